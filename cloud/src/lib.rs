@@ -1,0 +1,1 @@
+//! The service of Seamline: dynamic batching and tails.

@@ -1,0 +1,1 @@
+//! The device SDK of Seamline and its command line.

@@ -1,0 +1,1 @@
+//! Slices in, slices out: the SIMD kernels of Seamline, each beside its scalar reference.

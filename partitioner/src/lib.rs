@@ -1,0 +1,1 @@
+//! Plans and cuts models; the seamline command line.

@@ -1,0 +1,1 @@
+//! Pinned files from package registries: fetch, verify, cache.

@@ -1,0 +1,1 @@
+//! Activations to bytes and back, by codec spec.

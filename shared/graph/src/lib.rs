@@ -1,0 +1,1 @@
+//! Model graphs: ONNX reading and writing, shape inference, seams, extraction.

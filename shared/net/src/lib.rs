@@ -1,0 +1,1 @@
+//! QUIC endpoints and identities: a thin tokio driver of seamline-wire.

@@ -1,0 +1,1 @@
+//! ONNX Runtime for Seamline: locate, load, sessions over stages, execution providers.

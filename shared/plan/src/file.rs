@@ -1,0 +1,65 @@
+//! Files: mapping for reading, and writing that leaves the old file or the new one, never half.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use bytes::Bytes;
+
+/// A file mapped into memory. Cloning the [`Bytes`] of [`MappedFile::bytes`] keeps it mapped.
+#[derive(Clone)]
+pub struct MappedFile {
+    bytes: Bytes,
+}
+
+impl MappedFile {
+    /// The file's content.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+}
+
+/// Maps `path` for reading; pages come in as they are touched.
+///
+/// # Errors
+/// The operating system's, e.g. when the file does not exist.
+pub fn map_file(path: &Path) -> io::Result<MappedFile> {
+    let file = File::open(path)?;
+    if file.metadata()?.len() == 0 {
+        return Ok(MappedFile {
+            bytes: Bytes::new(),
+        });
+    }
+    #[allow(
+        unsafe_code,
+        reason = "mapping a file has no safe form; the contract is stated here"
+    )]
+    // SAFETY: a mapping is undefined behaviour only if the file shrinks or changes below it.
+    // Bundle and model files are written once, by rename, and never modified in place by
+    // Seamline; whoever edits a model while it is served owns the consequence (SECURITY.md).
+    let map = unsafe { memmap2::Mmap::map(&file)? };
+    Ok(MappedFile {
+        bytes: Bytes::from_owner(map),
+    })
+}
+
+/// Writes `content` to `path` through a file beside it and a rename, so that a reader or a crash
+/// sees the old file or the new one.
+///
+/// # Errors
+/// The operating system's.
+pub fn write_atomic(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(name);
+    let written = File::create(&part).and_then(|mut file| {
+        file.write_all(content)?;
+        file.sync_all()
+    });
+    written
+        .and_then(|()| std::fs::rename(&part, path))
+        .inspect_err(|_| {
+            // The write's own error is the one to report.
+            let _ = std::fs::remove_file(&part);
+        })
+}

@@ -1,0 +1,23 @@
+//! Types that every Seamline crate shares: dtypes, shapes, tensors, codec specs, the bundle and
+//! its manifest. Pure data: nothing here runs a model or opens a socket.
+
+#![deny(unsafe_code)]
+
+mod bundle;
+mod codec;
+mod dtype;
+mod file;
+mod manifest;
+mod shape;
+mod tensor;
+
+pub use bundle::{Bundle, BundleError, BundleWriter, MANIFEST_FILE, Side, WEIGHTS_FILE};
+pub use codec::CodecSpec;
+pub use dtype::{DType, Element};
+pub use file::{MappedFile, map_file, write_atomic};
+pub use manifest::{
+    Crossing, Cut, FileEntry, Fingerprint, MANIFEST_FORMAT, Manifest, ModelInfo, Reply, Stage,
+    StateSpec,
+};
+pub use shape::{Bindings, Dim, SpecMismatch, TensorSpec, element_count, format_shape};
+pub use tensor::{Tensor, TensorError};

@@ -1,0 +1,1 @@
+//! The Seamline protocol without IO: frames, limits, request and session state machines.
