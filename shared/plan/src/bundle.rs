@@ -316,3 +316,82 @@ impl Drop for BundleWriter {
         let _ = fs::remove_dir_all(&self.staging);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::tests::manifest;
+
+    fn bundle(folder: &Path) -> PathBuf {
+        let root = folder.join("m.seam");
+        let mut writer = BundleWriter::create(&root).unwrap();
+        writer.add("cloud/stage0.onnx", b"abc").unwrap();
+        writer.finish(manifest()).unwrap();
+        root
+    }
+
+    #[test]
+    fn a_written_bundle_opens_and_replaces_the_one_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = bundle(folder.path());
+        let first = Bundle::open(&root, Side::Cloud).unwrap();
+        assert_eq!(first.stage_file(0), Some(root.join("cloud/stage0.onnx")));
+        bundle(folder.path());
+        let second = Bundle::open(&root, Side::Cloud).unwrap();
+        assert_eq!(first.fingerprint(), second.fingerprint());
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            1,
+            "nothing half written stays"
+        );
+    }
+
+    #[test]
+    fn a_folder_that_is_no_bundle_is_never_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("precious.seam");
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("data"), b"keep").unwrap();
+        let mut writer = BundleWriter::create(&root).unwrap();
+        writer.add("cloud/stage0.onnx", b"abc").unwrap();
+        assert!(writer.finish(manifest()).is_err());
+        assert_eq!(fs::read(root.join("data")).unwrap(), b"keep");
+    }
+
+    #[test]
+    fn an_edited_truncated_missing_or_linked_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = bundle(folder.path());
+        let file = root.join("cloud/stage0.onnx");
+        let refusal = || Bundle::open(&root, Side::Cloud).unwrap_err().to_string();
+
+        fs::write(&file, b"abd").unwrap();
+        assert!(refusal().contains("BLAKE3"), "{}", refusal());
+        fs::write(&file, b"ab").unwrap();
+        assert!(
+            refusal().contains("says 3 bytes, it has 2"),
+            "{}",
+            refusal()
+        );
+        fs::remove_file(&file).unwrap();
+        assert!(refusal().contains("missing"), "{}", refusal());
+        #[cfg(unix)]
+        {
+            let outside = folder.path().join("outside");
+            fs::write(&outside, b"abc").unwrap();
+            std::os::unix::fs::symlink(&outside, &file).unwrap();
+            assert!(refusal().contains("symbolic link"), "{}", refusal());
+        }
+    }
+
+    #[test]
+    fn an_empty_folder_is_not_a_bundle() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = Bundle::open(folder.path(), Side::Edge).unwrap_err();
+        assert!(
+            error.to_string().contains("has no manifest.json"),
+            "{error}"
+        );
+        assert!(error.to_string().contains("seamline split"), "{error}");
+    }
+}

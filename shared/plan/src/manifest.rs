@@ -75,6 +75,8 @@ pub struct Manifest {
     pub stages: Vec<Stage>,
     /// The cuts that a request may choose from, by rising stage.
     pub cuts: Vec<Cut>,
+    /// The id of the cut that is used where nothing else decides.
+    pub default_cut: String,
     /// Every file of both sides, by path.
     pub files: Vec<FileEntry>,
 }
@@ -135,7 +137,7 @@ pub struct Cut {
     /// the service is not among them.
     pub crossing: Vec<Crossing>,
     /// Outputs that the tail makes and the service returns. An output made by the head does not
-    /// cross; the device adds it to the answer.
+    /// cross; the device adds it to the answer. State that the tail keeps is not among them.
     pub replies: Vec<Reply>,
 }
 
@@ -149,6 +151,8 @@ pub struct Crossing {
     pub codecs: Vec<CodecSpec>,
     /// The axis along which requests may be joined; none where that is unproven.
     pub batch_axis: Option<usize>,
+    /// A shape that occurs: what the batch of one had when the bundle was made. Warm-up uses it.
+    pub reference: Vec<u64>,
 }
 
 /// An output that the service returns.
@@ -272,6 +276,12 @@ impl Manifest {
                 return Err(format!("cuts[{index}] repeats the id `{}`", cut.id));
             }
         }
+        if !ids.contains(&self.default_cut) {
+            return Err(format!(
+                "`default_cut` names `{}`, which `cuts` lacks",
+                self.default_cut
+            ));
+        }
         Ok(())
     }
 
@@ -291,6 +301,7 @@ impl Manifest {
                 check_codec(codec, spec)?;
             }
             check_axis(crossing.batch_axis, spec)?;
+            check_reference(crossing)?;
         }
         for reply in &cut.replies {
             check_codec(&reply.codec, &reply.spec)?;
@@ -313,6 +324,24 @@ fn check_codec(codec: &CodecSpec, spec: &TensorSpec) -> Result<(), String> {
     Ok(())
 }
 
+fn check_reference(crossing: &Crossing) -> Result<(), String> {
+    let spec = &crossing.spec;
+    let fits = crossing.reference.len() == spec.shape.len()
+        && spec
+            .shape
+            .iter()
+            .zip(&crossing.reference)
+            .all(|(dim, &reference)| dim.fixed().is_none_or(|size| size == reference));
+    if fits {
+        return Ok(());
+    }
+    Err(format!(
+        "`{}` has the reference {}",
+        spec,
+        crate::format_shape(&crossing.reference)
+    ))
+}
+
 fn check_axis(axis: Option<usize>, spec: &TensorSpec) -> Result<(), String> {
     match axis {
         Some(axis) if axis >= spec.shape.len() => Err(format!(
@@ -333,4 +362,109 @@ fn check_path(path: &str) -> Result<(), String> {
         return Err(format!("`{path}` is not a plain path inside the bundle"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::DType;
+
+    pub(crate) fn manifest() -> Manifest {
+        let spec = |name: &str, shape: Vec<crate::Dim>| TensorSpec {
+            name: name.into(),
+            dtype: DType::F32,
+            shape,
+        };
+        Manifest {
+            format: MANIFEST_FORMAT,
+            model: ModelInfo {
+                name: "m".into(),
+                graph_hash: Fingerprint::of(b"m"),
+                metadata: BTreeMap::new(),
+            },
+            inputs: vec![spec("x", vec!["N".into(), 4.into()])],
+            outputs: vec![spec("y", vec!["N".into(), 2.into()])],
+            states: Vec::new(),
+            stages: vec![Stage {
+                inputs: vec!["x".into()],
+                outputs: vec!["y".into()],
+                nodes: 1,
+                edge: None,
+                cloud: Some("cloud/stage0.onnx".into()),
+            }],
+            cuts: vec![Cut {
+                id: "input".into(),
+                stage: 0,
+                depth: 0.0,
+                crossing: vec![Crossing {
+                    spec: spec("x", vec!["N".into(), 4.into()]),
+                    codecs: vec![CodecSpec::Raw, CodecSpec::Int8 { axis: 1 }],
+                    batch_axis: Some(0),
+                    reference: vec![1, 4],
+                }],
+                replies: vec![Reply {
+                    spec: spec("y", vec!["N".into(), 2.into()]),
+                    codec: CodecSpec::Raw,
+                    batch_axis: Some(0),
+                }],
+            }],
+            default_cut: "input".into(),
+            files: vec![FileEntry {
+                path: "cloud/stage0.onnx".into(),
+                bytes: 3,
+                blake3: Fingerprint::of(b"abc"),
+            }],
+        }
+    }
+
+    #[test]
+    fn a_manifest_survives_the_round_trip() {
+        let manifest = manifest();
+        assert_eq!(
+            Manifest::parse(&manifest.to_json().unwrap()).unwrap(),
+            manifest
+        );
+    }
+
+    #[test]
+    fn a_later_format_is_named_before_its_fields_are_read() {
+        let error = Manifest::parse(br#"{"format":9,"new":true}"#).unwrap_err();
+        assert!(matches!(
+            error,
+            BundleError::Format {
+                got: 9,
+                supported: MANIFEST_FORMAT
+            }
+        ));
+    }
+
+    #[test]
+    fn inconsistencies_are_refused_by_name() {
+        let edits: [(&str, fn(&mut Manifest)); 8] = [
+            ("stages[0] names `gone`", |m| {
+                m.stages[0].cloud = Some("gone".into())
+            }),
+            ("`../evil` is not a plain path", |m| {
+                m.files[0].path = "../evil".into()
+            }),
+            ("`C:\\evil` is not a plain path", |m| {
+                m.files[0].path = "C:\\evil".into()
+            }),
+            ("no axis 7", |m| m.cuts[0].crossing[0].batch_axis = Some(7)),
+            ("no axis 9", |m| {
+                m.cuts[0].crossing[0].codecs = vec![CodecSpec::Int8 { axis: 9 }]
+            }),
+            ("codec packed does not take `x` of f32", |m| {
+                m.cuts[0].crossing[0].codecs = vec![CodecSpec::Packed];
+            }),
+            ("stage 5 of 1", |m| m.cuts[0].stage = 5),
+            ("`default_cut` names `s9`", |m| m.default_cut = "s9".into()),
+        ];
+        for (expected, edit) in edits {
+            let mut manifest = manifest();
+            edit(&mut manifest);
+            let error = manifest.to_json().unwrap_err().to_string();
+            assert!(error.contains(expected), "{error:?} lacks {expected:?}");
+        }
+    }
 }
