@@ -440,7 +440,8 @@ pub(crate) mod tests {
 
     #[test]
     fn inconsistencies_are_refused_by_name() {
-        let edits: [(&str, fn(&mut Manifest)); 8] = [
+        type Edit = fn(&mut Manifest);
+        let edits: [(&str, Edit); 8] = [
             ("stages[0] names `gone`", |m| {
                 m.stages[0].cloud = Some("gone".into())
             }),
