@@ -2,5 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod admission;
 pub mod batcher;
+pub mod config;
+pub mod metrics;

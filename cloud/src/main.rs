@@ -1,2 +1,48 @@
-//! Command line.
-fn main() {}
+//! `seamline-cloud`: the service that finishes requests.
+
+mod cli;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The Seamline service: finishes the tails of cut networks in dynamic batches.
+#[derive(Parser)]
+#[command(name = "seamline-cloud", version, max_term_width = 100)]
+struct Arguments {
+    /// Print one JSON document on stdout instead of text.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Load bundles, warm up and serve until SIGTERM or Ctrl-C.
+    Serve(cli::serve::Serve),
+    /// Make the identities that service and devices prove themselves by.
+    Identity(cli::identity::Identity),
+    /// Verify bundles and list what would be served, without listening.
+    Check(cli::check::Check),
+    /// Tell what this machine has and lacks for the service.
+    Doctor,
+}
+
+fn main() -> ExitCode {
+    // clap ends the process with 2 on bad usage.
+    let Arguments { json, command } = Arguments::parse();
+    let result = match command {
+        Command::Serve(serve) => serve.run(json),
+        Command::Identity(identity) => identity.run(json),
+        Command::Check(check) => check.run(json),
+        Command::Doctor => cli::doctor::run(json),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! `seamline-cloud doctor`.
+
+use std::process::ExitCode;
+
+use crate::cli::load_runtime;
+
+pub(crate) fn run(json: bool) -> anyhow::Result<ExitCode> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let runtime = load_runtime(0);
+    let (found, problem) = match &runtime {
+        Ok(runtime) => (Some(runtime), None),
+        Err(error) => (None, Some(format!("{error:#}"))),
+    };
+    let providers: Vec<String> =
+        found.map(|runtime| runtime.providers().iter().map(ToString::to_string).collect()).unwrap_or_default();
+    let library = found.map(|runtime| runtime.options().library.path.display().to_string());
+    if json {
+        let document = serde_json::json!({
+            "cores": cores,
+            "onnx_runtime": found.map(|runtime| runtime.build_info()),
+            "library": library,
+            "providers": providers,
+            "problem": problem,
+        });
+        println!("{document}");
+    } else {
+        println!("cores               {cores}");
+        match (found, &problem) {
+            (Some(runtime), _) => {
+                println!("ONNX Runtime        {}", runtime.build_info());
+                println!("  library           {}", library.unwrap_or_default());
+                println!("  providers         {}", providers.join(", "));
+            }
+            (None, problem) => {
+                println!("ONNX Runtime        missing: {}", problem.as_deref().unwrap_or_default());
+            }
+        }
+    }
+    Ok(if problem.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,220 @@
+//! A bundle that the service holds, and the check of a request against it.
+
+use std::sync::Arc;
+
+use seamline_codec as codec;
+use seamline_plan::{Bindings, Bundle, CodecSpec, Crossing, Cut, DType, Fingerprint, Manifest};
+use seamline_wire::{ErrorCode, RequestHeader, TensorHeader};
+
+/// A bundle that the service holds.
+#[derive(Debug)]
+pub struct Contract {
+    bundle: Bundle,
+}
+
+/// A request that does not fit its contract. The message goes to the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What is wrong.
+    pub code: ErrorCode,
+    /// What was expected and what came.
+    pub message: String,
+}
+
+impl Refusal {
+    fn invalid(message: String) -> Refusal {
+        Refusal { code: ErrorCode::InvalidTensor, message }
+    }
+}
+
+/// What must be equal for two requests to be computed together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct BatchKey(Arc<KeyParts>);
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct KeyParts {
+    contract: usize,
+    cut: usize,
+    /// Codec id and shape of each value, the size along the batch axis left out.
+    values: Vec<(u8, Vec<usize>)>,
+}
+
+impl BatchKey {
+    /// Index of the contract.
+    pub fn contract(&self) -> usize {
+        self.0.contract
+    }
+
+    /// Index of the cut.
+    pub fn cut(&self) -> usize {
+        self.0.cut
+    }
+}
+
+/// A request whose header fits the contract.
+#[derive(Clone, Debug)]
+pub struct CheckedRequest {
+    /// Its place among others.
+    pub key: BatchKey,
+    /// Whether it may share a batch.
+    pub batchable: bool,
+    /// Rows along the batch axis.
+    pub rows: usize,
+    /// The values, in the cut's order.
+    pub values: Vec<CheckedValue>,
+}
+
+/// A value of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckedValue {
+    /// How it was encoded.
+    pub codec: CodecSpec,
+    /// Its shape.
+    pub shape: Vec<usize>,
+}
+
+impl Contract {
+    /// The contract of a bundle whose service half was verified.
+    pub fn new(bundle: Bundle) -> Contract {
+        Contract { bundle }
+    }
+
+    /// The bundle.
+    pub fn bundle(&self) -> &Bundle {
+        &self.bundle
+    }
+
+    /// What both sides agreed on.
+    pub fn manifest(&self) -> &Manifest {
+        self.bundle.manifest()
+    }
+
+    /// What the device presents.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.bundle.fingerprint()
+    }
+
+    /// Checks cut, dtypes, shapes, codecs and lengths of a request before any payload is decoded.
+    /// `index` is this contract's place in the service.
+    ///
+    /// # Errors
+    /// [`Refusal`], whose message names the value and says what was expected and what came.
+    pub fn check(
+        &self,
+        index: usize,
+        header: &RequestHeader,
+    ) -> Result<CheckedRequest, Refusal> {
+        let cut_index = usize::from(header.cut);
+        let cut = self.cut(cut_index)?;
+        if header.tensors.len() != cut.crossing.len() {
+            let names: Vec<&str> = cut.crossing.iter().map(|c| c.spec.name.as_str()).collect();
+            return Err(Refusal::invalid(format!(
+                "{} tensors came; cut `{}` takes {}: {}",
+                header.tensors.len(),
+                cut.id,
+                names.len(),
+                names.join(", ")
+            )));
+        }
+        let mut bindings = Bindings::new();
+        let mut values = Vec::with_capacity(cut.crossing.len());
+        for (tensor, crossing) in header.tensors.iter().zip(&cut.crossing) {
+            values.push(check_value(tensor, crossing, &mut bindings)?);
+        }
+        // A step of a session runs on its own state, and so alone.
+        let batchable = cut.is_batchable() && header.session.is_none();
+        let rows = if batchable { common_rows(cut, &values)? } else { 1 };
+        let key = KeyParts {
+            contract: index,
+            cut: cut_index,
+            values: key_values(cut, &values, batchable),
+        };
+        Ok(CheckedRequest { key: BatchKey(Arc::new(key)), batchable, rows, values })
+    }
+
+    fn cut(&self, index: usize) -> Result<&Cut, Refusal> {
+        let manifest = self.manifest();
+        let unsupported = |message: String| Refusal { code: ErrorCode::Unsupported, message };
+        let cut = manifest.cuts.get(index).ok_or_else(|| {
+            unsupported(format!("cut {index} asked for; the contract has {}", manifest.cuts.len()))
+        })?;
+        let absent = manifest.stages[cut.stage..].iter().any(|stage| stage.cloud.is_none());
+        if absent || cut.stage == manifest.stages.len() {
+            return Err(unsupported(format!(
+                "the service does not hold the stages after cut `{}`",
+                cut.id
+            )));
+        }
+        Ok(cut)
+    }
+}
+
+fn check_value(
+    tensor: &TensorHeader,
+    crossing: &Crossing,
+    bindings: &mut Bindings,
+) -> Result<CheckedValue, Refusal> {
+    let name = &crossing.spec.name;
+    let dtype = DType::from_code(tensor.dtype.into()).ok_or_else(|| {
+        Refusal::invalid(format!("`{name}` has the unknown dtype code {}", tensor.dtype))
+    })?;
+    let shape: Result<Vec<usize>, _> = tensor.shape.iter().map(|&dim| dim.try_into()).collect();
+    let shape = shape.map_err(|_| {
+        Refusal::invalid(format!("`{name}` has a dimension that this machine cannot address"))
+    })?;
+    crossing
+        .spec
+        .check(dtype, &shape, bindings)
+        .map_err(|mismatch| Refusal::invalid(mismatch.to_string()))?;
+    let codec = crossing.codecs.iter().find(|codec| codec.id() == tensor.codec);
+    let codec = codec.ok_or_else(|| Refusal {
+        code: ErrorCode::Unsupported,
+        message: format!(
+            "`{name}` came in codec {}; the contract allows {}",
+            tensor.codec,
+            crossing.codecs.iter().map(CodecSpec::name).collect::<Vec<_>>().join(", ")
+        ),
+    })?;
+    let most = codec::max_encoded_len(codec, dtype, &tensor.shape).unwrap_or(0);
+    if tensor.bytes > most {
+        return Err(Refusal::invalid(format!(
+            "`{name}` came in {} bytes; {codec} of {dtype} {shape:?} takes at most {most}",
+            tensor.bytes
+        )));
+    }
+    Ok(CheckedValue { codec: codec.clone(), shape })
+}
+
+/// The number of rows, which all values of a request must share.
+fn common_rows(cut: &Cut, values: &[CheckedValue]) -> Result<usize, Refusal> {
+    let mut rows = None;
+    for (value, crossing) in values.iter().zip(&cut.crossing) {
+        let Some(axis) = crossing.batch_axis else { continue };
+        let got = value.shape[axis];
+        match rows {
+            None => rows = Some(got),
+            Some(expected) if expected != got => {
+                return Err(Refusal::invalid(format!(
+                    "`{}` has {got} rows along axis {axis}; the values before it have {expected}",
+                    crossing.spec.name
+                )));
+            }
+            Some(_) => {}
+        }
+    }
+    match rows {
+        Some(0) => Err(Refusal::invalid("a request has at least one row; this one has none".into())),
+        rows => Ok(rows.unwrap_or(1)),
+    }
+}
+
+fn key_values(cut: &Cut, values: &[CheckedValue], batchable: bool) -> Vec<(u8, Vec<usize>)> {
+    let parts = values.iter().zip(&cut.crossing).map(|(value, crossing)| {
+        let mut shape = value.shape.clone();
+        if let (true, Some(axis)) = (batchable, crossing.batch_axis) {
+            shape[axis] = 0;
+        }
+        (value.codec.id(), shape)
+    });
+    parts.collect()
+}
