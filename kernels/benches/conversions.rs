@@ -158,8 +158,12 @@ fn floats(size: &str, bytes: usize) -> Vec<Row> {
         case("abs_max"),
         "reference",
         bytes,
-        &mut || drop(black_box(kernels::abs_max(black_box(&src)))),
-        &mut || drop(black_box(reference::abs_max(black_box(&src)))),
+        &mut || {
+            black_box(kernels::abs_max(black_box(&src)));
+        },
+        &mut || {
+            black_box(reference::abs_max(black_box(&src)));
+        },
     ));
     rows.push(measure(
         case("quantize_i8"),
@@ -191,8 +195,12 @@ fn integers(size: &str, bytes: usize) -> Vec<Row> {
         case("min_max_u64"),
         "reference",
         bytes,
-        &mut || drop(black_box(kernels::min_max_u64(black_box(&src)))),
-        &mut || drop(black_box(reference::min_max(black_box(&src[..])))),
+        &mut || {
+            black_box(kernels::min_max_u64(black_box(&src)));
+        },
+        &mut || {
+            black_box(reference::min_max(black_box(&src[..])));
+        },
     ));
     rows.push(measure(
         case("narrow_u64_to_2"),

@@ -173,7 +173,7 @@ fn draw<T: Sample>(len: usize, offset: usize, salt: u64) -> Vec<T> {
     let mut rng = Rng((len as u64) << 32 | (offset as u64) << 16 | salt);
     let mut all: Vec<T> = (0..offset + len).map(|_| T::draw(&mut rng)).collect();
     // One pass in three is of ordinary values alone, as one NaN hides the rest of a reduction.
-    if salt % 3 != 0 {
+    if !salt.is_multiple_of(3) {
         for (at, x) in all.iter_mut().enumerate() {
             if rng.next().is_multiple_of(4) {
                 let next = usize::try_from(rng.next() >> 33).unwrap();
