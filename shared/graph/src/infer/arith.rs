@@ -186,14 +186,21 @@ fn in_range(to: DType, value: i64) -> Elem {
         DType::U64 => value >= 0,
         _ => true,
     };
-    if fits { Elem::Int(value) } else { Elem::Unknown }
+    if fits {
+        Elem::Int(value)
+    } else {
+        Elem::Unknown
+    }
 }
 
 /// The number as `dtype` holds it.
 pub(super) fn rounded(dtype: DType, value: f64) -> Elem {
     match dtype {
         DType::F64 => Elem::Float(value),
-        #[allow(clippy::cast_possible_truncation, reason = "rounding to f32 is the purpose")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "rounding to f32 is the purpose"
+        )]
         DType::F32 => Elem::Float(f64::from(value as f32)),
         DType::F16 => Elem::Float(half::f16::from_f64(value).to_f64()),
         DType::BF16 => Elem::Float(half::bf16::from_f64(value).to_f64()),

@@ -18,8 +18,11 @@ pub fn batch_symbol(graph: &Graph) -> Option<String> {
         .filter_map(|&input| input_fact(graph.value(input), &Bindings::new()).shape)
         .filter(|shape| !shape.is_empty())
         .collect();
-    let at_most_once =
-        |symbol: &str| shapes.iter().all(|shape| symbols(shape).filter(|own| *own == symbol).count() <= 1);
+    let at_most_once = |symbol: &str| {
+        shapes
+            .iter()
+            .all(|shape| symbols(shape).filter(|own| *own == symbol).count() <= 1)
+    };
     let named = shapes
         .iter()
         .flat_map(|shape| symbols(shape))
@@ -49,9 +52,11 @@ fn names_batch(symbol: &str) -> bool {
 
 fn names_length(symbol: &str) -> bool {
     let lower = symbol.to_ascii_lowercase();
-    ["seq", "len", "time", "frame", "step", "token", "height", "width"]
-        .iter()
-        .any(|part| lower.contains(part))
+    [
+        "seq", "len", "time", "frame", "step", "token", "height", "width",
+    ]
+    .iter()
+    .any(|part| lower.contains(part))
 }
 
 /// The only axis of `value` that has `symbol`; `None` where no axis or several have it.

@@ -101,7 +101,10 @@ impl<'a> Operator<'a> {
 
 /// Where a body finds the values that it does not make itself.
 pub(super) enum Parent<'s> {
-    Root { graph: &'s Graph, facts: &'s [Fact] },
+    Root {
+        graph: &'s Graph,
+        facts: &'s [Fact],
+    },
     Body(&'s Scope<'s>),
     /// A function sees only its arguments.
     Sealed,
@@ -297,12 +300,16 @@ fn run<'s>(
         let inputs: Vec<Option<&Fact>> = node
             .input
             .iter()
-            .map(|name| {
-                (!name.is_empty()).then(|| scope.lookup(name).unwrap_or(&unknown))
-            })
+            .map(|name| (!name.is_empty()).then(|| scope.lookup(name).unwrap_or(&unknown)))
             .collect();
         let parent = Parent::Body(scope);
-        let result = step(context, &operator, inputs.clone(), node.output.len(), &parent);
+        let result = step(
+            context,
+            &operator,
+            inputs.clone(),
+            node.output.len(),
+            &parent,
+        );
         total += result
             .body_flops
             .unwrap_or_else(|| flops::of_call(&operator, inputs, &result.outputs));
@@ -318,7 +325,9 @@ fn run<'s>(
 }
 
 fn needs_arguments(attributes: &[AttributeProto]) -> bool {
-    attributes.iter().any(|attr| !attr.ref_attr_name().is_empty())
+    attributes
+        .iter()
+        .any(|attr| !attr.ref_attr_name().is_empty())
 }
 
 /// The attributes with references to the enclosing function's replaced by what they refer to.
@@ -330,7 +339,9 @@ fn resolved(attributes: &[AttributeProto], arguments: &[AttributeProto]) -> Vec<
             if wanted.is_empty() {
                 return Some(attr.clone());
             }
-            let found = arguments.iter().find(|argument| argument.name() == wanted)?;
+            let found = arguments
+                .iter()
+                .find(|argument| argument.name() == wanted)?;
             Some(AttributeProto {
                 name: attr.name.clone(),
                 ..found.clone()

@@ -3,7 +3,7 @@
 use seamline_plan::{DType, Dim};
 
 use super::constant;
-use super::known::{Fact, Known};
+use super::known::{Fact, Known, MAX_RANK};
 use crate::proto::AttributeProto;
 
 /// A parameter that a node may leave out.
@@ -65,10 +65,13 @@ impl Call<'_> {
         self.input(input)?.known.as_ref()
     }
 
-    /// The length of an input of rank 1.
+    /// The length of an input of rank 1 that spells dimensions or axes: `None` where it is more
+    /// than a rank can be.
     pub(super) fn vector_length(&self, input: usize) -> Option<usize> {
         match self.shape(input)? {
-            [length] => usize::try_from(length.fixed()?).ok(),
+            [length] => usize::try_from(length.fixed()?)
+                .ok()
+                .filter(|&length| length <= MAX_RANK),
             _ => None,
         }
     }
@@ -77,7 +80,9 @@ impl Call<'_> {
     pub(super) fn input_ints(&self, input: usize) -> Param<Vec<i64>> {
         match (self.has_input(input), self.known(input)) {
             (false, _) => Param::Absent,
-            (true, known) => known.and_then(Known::ints).map_or(Param::Unknown, Param::Is),
+            (true, known) => known
+                .and_then(Known::ints)
+                .map_or(Param::Unknown, Param::Is),
         }
     }
 
@@ -92,7 +97,11 @@ impl Call<'_> {
     /// An axis counted from the front; `None` outside `rank`.
     pub(super) fn axis(&self, axis: i64, rank: usize) -> Option<usize> {
         let count = i64::try_from(rank).ok()?;
-        let axis = if axis < 0 { axis.checked_add(count)? } else { axis };
+        let axis = if axis < 0 {
+            axis.checked_add(count)?
+        } else {
+            axis
+        };
         usize::try_from(axis).ok().filter(|&axis| axis < rank)
     }
 

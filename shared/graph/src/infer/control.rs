@@ -17,7 +17,10 @@ fn join(a: &Fact, b: &Fact) -> Fact {
             (Some(a), Some(b)) => dims::join(a, b),
             _ => None,
         },
-        known: a.known.clone().filter(|known| Some(known) == b.known.as_ref()),
+        known: a
+            .known
+            .clone()
+            .filter(|known| Some(known) == b.known.as_ref()),
     }
 }
 
@@ -47,7 +50,10 @@ pub(super) fn branch(
         Some(_) => run("then_branch"),
         None => {
             let (yes, no) = (run("then_branch"), run("else_branch"));
-            let flops = yes.body_flops.unwrap_or(0.0).max(no.body_flops.unwrap_or(0.0));
+            let flops = yes
+                .body_flops
+                .unwrap_or(0.0)
+                .max(no.body_flops.unwrap_or(0.0));
             Result {
                 outputs: join_all(&yes.outputs, &no.outputs),
                 body_flops: Some(flops),
@@ -242,6 +248,10 @@ fn stacked(slice: &Fact, length: Dim, axis: i64) -> Fact {
 
 fn place(axis: i64, rank: usize) -> Option<usize> {
     let rank = i64::try_from(rank).ok()?;
-    let axis = if axis < 0 { axis.checked_add(rank)? } else { axis };
+    let axis = if axis < 0 {
+        axis.checked_add(rank)?
+    } else {
+        axis
+    };
     (axis >= 0 && axis < rank).then(|| usize::try_from(axis).ok())?
 }

@@ -39,14 +39,38 @@ pub enum InputDomain {
 
 /// Operators that hand on input 0's elements unchanged.
 const CARRIERS: &[&str] = &[
-    "Concat", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape",
-    "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+    "Concat",
+    "Expand",
+    "Flatten",
+    "Gather",
+    "GatherElements",
+    "GatherND",
+    "Identity",
+    "Reshape",
+    "Slice",
+    "Split",
+    "Squeeze",
+    "Tile",
+    "Transpose",
+    "Unsqueeze",
 ];
 
 /// Operators that treat their input as true or false.
 const TESTS: &[&str] = &[
-    "And", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not", "Or", "Sub", "Where",
-    "Xor", "If", "Compress", "NonZero",
+    "And",
+    "Equal",
+    "Greater",
+    "GreaterOrEqual",
+    "Less",
+    "LessOrEqual",
+    "Not",
+    "Or",
+    "Sub",
+    "Where",
+    "Xor",
+    "If",
+    "Compress",
+    "NonZero",
 ];
 
 /// The domain of every input of `graph`.
@@ -68,7 +92,7 @@ fn domain(graph: &Graph, types: &Types, input: ValueId) -> InputDomain {
     }
     let scalar = types
         .shape(input)
-        .is_some_and(|shape| shape.iter().all(|dim| dim.fixed() == Some(1)));
+        .is_none_or(|shape| shape.iter().all(|dim| dim.fixed() == Some(1)));
     let found = Search::run(graph, types, &graph.value(input).name);
     if let Some(upper) = found.upper {
         return InputDomain::Indices { upper };
@@ -225,16 +249,22 @@ impl<'a> Search<'a> {
             }
             ("Cast", _) => {
                 self.shift(carrier, reader, Some(0));
-                let to = reader.operator.attributes.iter().find(|attr| attr.name() == "to");
+                let to = reader
+                    .operator
+                    .attributes
+                    .iter()
+                    .find(|attr| attr.name() == "to");
                 let to = to.and_then(|attr| DType::from_code(i32::try_from(attr.i?).ok()?));
                 self.tested |= to.is_some_and(|to| to.is_float() || to == DType::Bool);
             }
             ("Add" | "Sub", _) => {
                 let other = reader.inputs.get(1 - slot.min(1)).copied().unwrap_or("");
-                let constant = self.constants(other, carrier.body).and_then(|list| match list[..] {
-                    [value] => Some(value),
-                    _ => None,
-                });
+                let constant =
+                    self.constants(other, carrier.body)
+                        .and_then(|list| match list[..] {
+                            [value] => Some(value),
+                            _ => None,
+                        });
                 match (op, slot, constant) {
                     ("Add", _, Some(value)) => self.shift(carrier, reader, Some(value)),
                     ("Sub", 0, Some(value)) => self.shift(carrier, reader, value.checked_neg()),
@@ -287,7 +317,11 @@ impl<'a> Search<'a> {
         };
         let shape = self.fact(reader.inputs.get(data)?, carrier.body)?.shape?;
         let rank = i64::try_from(shape.len()).ok()?;
-        let axis = if axis < 0 { axis.checked_add(rank)? } else { axis };
+        let axis = if axis < 0 {
+            axis.checked_add(rank)?
+        } else {
+            axis
+        };
         shape.get(usize::try_from(axis).ok()?)?.fixed()
     }
 
@@ -320,8 +354,10 @@ impl<'a> Search<'a> {
 fn is_size(op: &str, slot: usize) -> bool {
     matches!(
         (op, slot),
-        ("Reshape" | "Expand" | "Tile" | "TopK" | "Pad" | "Unsqueeze" | "Squeeze", 1)
-            | ("ConstantOfShape" | "Loop", 0)
+        (
+            "Reshape" | "Expand" | "Tile" | "TopK" | "Pad" | "Unsqueeze" | "Squeeze",
+            1
+        ) | ("ConstantOfShape" | "Loop", 0)
             | ("Range", 0..=2)
             | ("Slice", 1..=4)
             | ("Resize", 3)

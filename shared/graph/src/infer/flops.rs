@@ -35,14 +35,58 @@ const GATE: f64 = 3.0;
 
 /// Operators that compute nothing: shapes, indexing, movement, constants.
 const FREE: &[&str] = &[
-    "Cast", "CastLike", "CenterCropPad", "Compress", "Concat", "ConcatFromSequence", "Constant",
-    "ConstantOfShape", "DepthToSpace", "Dropout", "Expand", "EyeLike", "Flatten", "Gather",
-    "GatherElements", "GatherND", "Identity", "If", "Loop", "NonZero", "OneHot", "Optional",
-    "OptionalGetElement", "OptionalHasElement", "Pad", "Range", "Reshape", "ReverseSequence",
-    "Scan", "Scatter", "ScatterElements", "ScatterND", "SequenceAt", "SequenceConstruct",
-    "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "Shape", "Size", "Slice",
-    "SpaceToDepth", "Split", "SplitToSequence", "Squeeze", "TensorScatter", "Tile", "Transpose",
-    "Trilu", "Unique", "Unsqueeze", "Where",
+    "Cast",
+    "CastLike",
+    "CenterCropPad",
+    "Compress",
+    "Concat",
+    "ConcatFromSequence",
+    "Constant",
+    "ConstantOfShape",
+    "DepthToSpace",
+    "Dropout",
+    "Expand",
+    "EyeLike",
+    "Flatten",
+    "Gather",
+    "GatherElements",
+    "GatherND",
+    "Identity",
+    "If",
+    "Loop",
+    "NonZero",
+    "OneHot",
+    "Optional",
+    "OptionalGetElement",
+    "OptionalHasElement",
+    "Pad",
+    "Range",
+    "Reshape",
+    "ReverseSequence",
+    "Scan",
+    "Scatter",
+    "ScatterElements",
+    "ScatterND",
+    "SequenceAt",
+    "SequenceConstruct",
+    "SequenceEmpty",
+    "SequenceErase",
+    "SequenceInsert",
+    "SequenceLength",
+    "Shape",
+    "Size",
+    "Slice",
+    "SpaceToDepth",
+    "Split",
+    "SplitToSequence",
+    "Squeeze",
+    "TensorScatter",
+    "Tile",
+    "Transpose",
+    "Trilu",
+    "Unique",
+    "Unsqueeze",
+    "Where",
 ];
 
 /// FLOPs of every node of `graph`, by position in [`Graph::nodes`]; see the module's rules. A
@@ -94,13 +138,16 @@ pub(super) fn of_call(
         "Conv" | "ConvInteger" | "DeformConv" | "FusedConv" => convolution(&call, made, 1, 2),
         "QLinearConv" => convolution(&call, made, 3, 8),
         "ConvTranspose" => {
-            2.0 * read * volume(call.shape(1).and_then(|dims| dims.get(1..)))
-                + bias(&call, 2, made)
+            2.0 * read * volume(call.shape(1).and_then(|dims| dims.get(1..))) + bias(&call, 2, made)
         }
-        "MatMul" | "MatMulInteger" | "MatMulInteger16" | "QLinearMatMul" | "MatMulNBits"
-        | "MatMulBnb4" | "DynamicQuantizeMatMul" | "MatMulIntegerToFloat" => {
-            2.0 * made * last(call.shape(0))
-        }
+        "MatMul"
+        | "MatMulInteger"
+        | "MatMulInteger16"
+        | "QLinearMatMul"
+        | "MatMulNBits"
+        | "MatMulBnb4"
+        | "DynamicQuantizeMatMul"
+        | "MatMulIntegerToFloat" => 2.0 * made * last(call.shape(0)),
         "FusedMatMul" | "TransposeMatMul" => 2.0 * made * inner(&call, "transA"),
         "Gemm" | "FusedGemm" => 2.0 * made * inner(&call, "transA") + bias(&call, 2, made),
         "QGemm" => 2.0 * made * inner(&call, "transA") + bias(&call, 6, made),
@@ -176,7 +223,12 @@ fn einsum(call: &Call<'_>) -> f64 {
     let Some(labels) = Labels::of(call, &terms) else {
         return 0.0;
     };
-    let points: f64 = labels.named.values().chain(&labels.ellipsis).map(size).product();
+    let points: f64 = labels
+        .named
+        .values()
+        .chain(&labels.ellipsis)
+        .map(size)
+        .product();
     match terms.len() {
         0 | 1 => points,
         factors => 2.0 * points * (factors - 1) as f64,

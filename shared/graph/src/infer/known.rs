@@ -214,14 +214,3 @@ pub(super) struct Fact {
     pub(super) shape: Option<Vec<Dim>>,
     pub(super) known: Option<Known>,
 }
-
-impl Fact {
-    /// The fact about a constant.
-    pub(super) fn constant(dtype: Option<DType>, known: Known) -> Fact {
-        Fact {
-            dtype,
-            shape: Some(known.dims.iter().map(|&dim| Dim::Fixed(dim as u64)).collect()),
-            known: Some(known),
-        }
-    }
-}

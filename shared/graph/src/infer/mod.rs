@@ -30,7 +30,7 @@ use seamline_plan::{Bindings, Dim};
 pub use batch::{axis_of, batch_symbol};
 pub use dims::{input_symbol, is_unnamed};
 pub use domains::{InputDomain, domains};
-pub use flops::flops;
+pub use flops::{INTERPOLATION, NORMALIZATION, SOFTMAX, flops};
 pub use types::Types;
 
 use crate::{Graph, Value, ValueId};
@@ -121,9 +121,18 @@ fn input_fact(value: &Value, bindings: &Bindings) -> Fact {
     fact
 }
 
-/// The fact with symbols bound and nothing in it that only a hostile file has.
+/// The fact with symbols bound and nothing in it that only a hostile file has. Rules rely on
+/// `known` and `shape` telling the same.
 fn settled(mut fact: Fact, bindings: &Bindings) -> Fact {
-    if fact.shape.as_ref().is_some_and(|shape| shape.len() > MAX_RANK) {
+    if let Some(known) = &fact.known {
+        let dims = known.dims().iter();
+        fact.shape = Some(dims.map(|&dim| Dim::Fixed(dim as u64)).collect());
+    }
+    if fact
+        .shape
+        .as_ref()
+        .is_some_and(|shape| shape.len() > MAX_RANK)
+    {
         return Fact {
             dtype: fact.dtype,
             ..Fact::default()
@@ -142,6 +151,9 @@ fn settled(mut fact: Fact, bindings: &Bindings) -> Fact {
 /// The inferred fact, with what only the declaration knows.
 fn refined(mut fact: Fact, declared: &Fact) -> Fact {
     fact.dtype = fact.dtype.or(declared.dtype);
+    if fact.known.is_some() {
+        return fact;
+    }
     match (&mut fact.shape, &declared.shape) {
         (Some(shape), Some(other)) if shape.len() == other.len() => {
             for (dim, other) in shape.iter_mut().zip(other) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use seamline_plan::{DType, Dim};
 
-use super::known::{Fact, Known};
+use super::known::Fact;
 use crate::{NodeId, ValueId};
 
 /// Dtypes and shapes of a graph's values.
@@ -51,9 +51,5 @@ impl Types {
 
     pub(super) fn fact(&self, id: ValueId) -> Option<&Fact> {
         self.facts.get(id.index())
-    }
-
-    pub(super) fn known(&self, id: ValueId) -> Option<&Known> {
-        self.fact(id)?.known.as_ref()
     }
 }

@@ -60,7 +60,9 @@ fn with_last(call: &Call<'_>, out: &mut Out, last: Dim) -> Option<()> {
 
 fn matmul_nbits(call: &Call<'_>, out: &mut Out) -> Option<()> {
     out.dtype(0, call.dtype(0));
-    let columns = call.int("N").map_or(Dim::Unknown, |n| Elem::Int(n).to_dim());
+    let columns = call
+        .int("N")
+        .map_or(Dim::Unknown, |n| Elem::Int(n).to_dim());
     with_last(call, out, columns)
 }
 
@@ -126,7 +128,10 @@ fn qgemm(call: &Call<'_>, out: &mut Out) -> Option<()> {
 
 fn qlinear_binary(call: &Call<'_>, out: &mut Out) -> Option<()> {
     out.dtype(0, call.dtype(0));
-    out.shape(0, super::super::dims::broadcast(&[call.shape(0)?, call.shape(3)?]));
+    out.shape(
+        0,
+        super::super::dims::broadcast(&[call.shape(0)?, call.shape(3)?]),
+    );
     Some(())
 }
 
@@ -180,7 +185,10 @@ fn bias_split_gelu(call: &Call<'_>, out: &mut Out) -> Option<()> {
 fn attention(call: &Call<'_>, out: &mut Out) -> Option<()> {
     out.dtype(0, call.dtype(0));
     out.dtype(1, call.dtype(0));
-    let width = match call.ints("qkv_hidden_sizes").filter(|sizes| sizes.len() == 3) {
+    let width = match call
+        .ints("qkv_hidden_sizes")
+        .filter(|sizes| sizes.len() == 3)
+    {
         Some(sizes) => Elem::Int(sizes[2]).to_dim(),
         None => map_fixed(call.shape(1)?.get(1)?, |size| {
             (size % 3 == 0).then_some(size / 3)

@@ -122,7 +122,7 @@ impl Axis {
                 return None;
             }
             if !ceil_mode {
-                return Some(room / self.stride + 1);
+                return (room / self.stride).checked_add(1);
             }
             let count = div_ceil(room, self.stride)?.checked_add(1)?;
             // A window that would start in the padding behind the input does not exist.
@@ -195,9 +195,11 @@ fn conv_transpose(call: &Call<'_>, out: &mut Out) -> Option<()> {
     match (output_shape, window) {
         // Some exporters list the whole shape, some its spatial part.
         (Some(list), _) if list.len() >= spatial => {
-            shape.extend(list[list.len() - spatial..].iter().map(|&size| {
-                u64::try_from(size).map_or(Dim::Unknown, Dim::Fixed)
-            }));
+            shape.extend(
+                list[list.len() - spatial..]
+                    .iter()
+                    .map(|&size| u64::try_from(size).map_or(Dim::Unknown, Dim::Fixed)),
+            );
         }
         (None, Some(window)) => {
             let extra = match call.ints("output_padding") {
@@ -233,9 +235,7 @@ fn transposed(dim: &Dim, axis: &Axis, auto_pad: AutoPad, extra: i64) -> Dim {
         (_, None) => Dim::Unknown,
         (1, Some(1)) => dim.clone(),
         (stride, Some(grown)) => map_fixed(dim, |size| {
-            size.checked_sub(1)?
-                .checked_mul(stride)?
-                .checked_add(grown)
+            size.checked_sub(1)?.checked_mul(stride)?.checked_add(grown)
         }),
     }
 }

@@ -3,23 +3,60 @@
 use seamline_plan::{DType, Dim};
 
 use super::super::arith;
-use super::super::dims::{broadcast, refine_dim};
+use super::super::dims::broadcast;
 use super::super::known::{Elem, Known};
 use super::{Call, Out, Rule};
 
 /// One input, same shape and dtype.
 const UNARY: &[&str] = &[
-    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Bernoulli", "BitwiseNot", "Celu", "Clip",
-    "Cos", "Cosh", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "Hardmax",
-    "LRN", "LeakyRelu", "Log", "LogSoftmax", "LpNormalization", "MeanVarianceNormalization",
-    "Mish", "Relu", "ReverseSequence", "Selu", "Shrink", "Sigmoid", "Sin", "Sinh", "Softmax",
-    "Softplus", "Softsign", "Swish", "Tan", "Tanh", "ThresholdedRelu", "Trilu",
+    "Acos",
+    "Acosh",
+    "Asin",
+    "Asinh",
+    "Atan",
+    "Atanh",
+    "BitwiseNot",
+    "Celu",
+    "Clip",
+    "Cos",
+    "Cosh",
+    "Elu",
+    "Erf",
+    "Exp",
+    "Gelu",
+    "HardSigmoid",
+    "HardSwish",
+    "Hardmax",
+    "LRN",
+    "LeakyRelu",
+    "Log",
+    "LogSoftmax",
+    "LpNormalization",
+    "MeanVarianceNormalization",
+    "Mish",
+    "Relu",
+    "ReverseSequence",
+    "Selu",
+    "Shrink",
+    "Sigmoid",
+    "Sin",
+    "Sinh",
+    "Softmax",
+    "Softplus",
+    "Softsign",
+    "Swish",
+    "Tan",
+    "Tanh",
+    "ThresholdedRelu",
+    "Trilu",
 ];
 
 pub(super) const RULES: &[(&str, Rule)] = &[
     ("Abs", mapped_unary),
     ("Add", binary),
     ("And", comparison),
+    ("Bernoulli", typed_same),
+    ("BitCast", cast),
     ("BitShift", binary),
     ("BitwiseAnd", binary),
     ("BitwiseOr", binary),
@@ -79,7 +116,11 @@ fn identity(call: &Call<'_>, out: &mut Out) -> Option<()> {
 fn mapped_unary(call: &Call<'_>, out: &mut Out) -> Option<()> {
     same(call, out)?;
     let dtype = call.dtype(0)?;
-    out.known(0, call.known(0)?.map(|elem| arith::unary(call.op, dtype, elem)));
+    out.known(
+        0,
+        call.known(0)?
+            .map(|elem| arith::unary(call.op, dtype, elem)),
+    );
     Some(())
 }
 
@@ -98,10 +139,19 @@ fn cast_like(call: &Call<'_>, out: &mut Out) -> Option<()> {
     cast_to(call, out, call.dtype(1))
 }
 
+/// The shape of input 0, the dtype of the attribute `dtype` where it is given.
+pub(super) fn typed_same(call: &Call<'_>, out: &mut Out) -> Option<()> {
+    same(call, out)?;
+    if let Some(dtype) = call.dtype_attribute("dtype") {
+        out.dtype(0, Some(dtype));
+    }
+    Some(())
+}
+
 fn cast_to(call: &Call<'_>, out: &mut Out, to: Option<DType>) -> Option<()> {
     out.dtype(0, to);
     out.shape(0, call.shape(0)?.to_vec());
-    let to = to?;
+    let to = to.filter(|_| call.op != "BitCast")?;
     out.known(0, call.known(0)?.map(|elem| arith::cast(to, elem)));
     Some(())
 }
@@ -121,10 +171,13 @@ fn dropout(call: &Call<'_>, out: &mut Out) -> Option<()> {
 
 /// Operators of two inputs: the dtype is the first one's.
 fn binary(call: &Call<'_>, out: &mut Out) -> Option<()> {
-    out.dtype(0, call.dtype(0).or(match call.op {
-        "Pow" | "BitShift" => None,
-        _ => call.dtype(1),
-    }));
+    out.dtype(
+        0,
+        call.dtype(0).or(match call.op {
+            "Pow" | "BitShift" => None,
+            _ => call.dtype(1),
+        }),
+    );
     binary_shape(call, out)?;
     let dtype = call.dtype(0)?;
     out.known(0, zip(call, |a, b| arith::binary(call.op, dtype, a, b))?);
@@ -190,7 +243,10 @@ pub(super) fn broadcast_sizes(shapes: &[&[usize]]) -> Option<Vec<usize>> {
 
 fn select(call: &Call<'_>, out: &mut Out) -> Option<()> {
     out.dtype(0, call.dtype(1).or(call.dtype(2)));
-    out.shape(0, broadcast(&[call.shape(0)?, call.shape(1)?, call.shape(2)?]));
+    out.shape(
+        0,
+        broadcast(&[call.shape(0)?, call.shape(1)?, call.shape(2)?]),
+    );
     let (condition, yes, no) = (call.known(0)?, call.known(1)?, call.known(2)?);
     let dims = broadcast_sizes(&[condition.dims(), yes.dims(), no.dims()])?;
     let known = Known::generate(dims, |index| {
@@ -204,15 +260,4 @@ fn select(call: &Call<'_>, out: &mut Out) -> Option<()> {
     })?;
     out.known(0, known);
     Some(())
-}
-
-/// Output 0 has the shape that inputs `a` and `b` share, each filling what the other lacks.
-pub(super) fn shared_shape(call: &Call<'_>, a: usize, b: usize) -> Option<Vec<Dim>> {
-    match (call.shape(a), call.shape(b)) {
-        (Some(a), Some(b)) if a.len() == b.len() => {
-            Some(a.iter().zip(b).map(|(a, b)| refine_dim(a, b)).collect())
-        }
-        (Some(shape), _) | (None, Some(shape)) => Some(shape.to_vec()),
-        (None, None) => None,
-    }
 }

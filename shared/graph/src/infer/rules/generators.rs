@@ -5,19 +5,20 @@ use seamline_plan::{DType, Dim};
 use super::super::arith;
 use super::super::dims::product;
 use super::super::known::{Elem, Known, MAX_RANK};
+use super::elementwise::typed_same;
 use super::layout::fixed_sizes;
 use super::{Call, Out, Rule};
 
 pub(super) const RULES: &[(&str, Rule)] = &[
     ("Constant", constant),
     ("ConstantOfShape", constant_of_shape),
-    ("EyeLike", eye_like),
+    ("EyeLike", typed_same),
     ("Multinomial", multinomial),
     ("OneHot", one_hot),
     ("RandomNormal", random),
-    ("RandomNormalLike", random_like),
+    ("RandomNormalLike", typed_same),
     ("RandomUniform", random),
-    ("RandomUniformLike", random_like),
+    ("RandomUniformLike", typed_same),
     ("Range", range),
     ("Shape", shape_of),
     ("Size", size_of),
@@ -62,7 +63,10 @@ fn spelled(call: &Call<'_>, input: usize) -> Option<Vec<Dim>> {
 
 fn constant_of_shape(call: &Call<'_>, out: &mut Out) -> Option<()> {
     let value = call.tensor_attribute("value");
-    out.dtype(0, value.as_ref().map_or(Some(DType::F32), |fact| fact.dtype));
+    out.dtype(
+        0,
+        value.as_ref().map_or(Some(DType::F32), |fact| fact.dtype),
+    );
     let shape = spelled(call, 0)?;
     let sizes = fixed_sizes(&shape);
     out.shape(0, shape);
@@ -149,7 +153,9 @@ fn one_hot(call: &Call<'_>, out: &mut Out) -> Option<()> {
         .known(1)
         .and_then(Known::single)
         .map_or(Dim::Unknown, |elem| match elem {
-            Elem::Float(depth) => arith::whole(*depth).map_or(Elem::Unknown, Elem::Int).to_dim(),
+            Elem::Float(depth) => arith::whole(*depth)
+                .map_or(Elem::Unknown, Elem::Int)
+                .to_dim(),
             other => other.to_dim(),
         });
     let mut shape = indices.to_vec();
@@ -158,22 +164,13 @@ fn one_hot(call: &Call<'_>, out: &mut Out) -> Option<()> {
     Some(())
 }
 
-fn eye_like(call: &Call<'_>, out: &mut Out) -> Option<()> {
-    out.dtype(0, call.dtype_attribute("dtype").or(call.dtype(0)));
-    out.shape(0, call.shape(0)?.to_vec());
-    Some(())
-}
-
 fn random(call: &Call<'_>, out: &mut Out) -> Option<()> {
     out.dtype(0, call.dtype_attribute("dtype").or(Some(DType::F32)));
     let shape = call.ints("shape")?;
-    out.shape(0, shape.into_iter().map(|s| Elem::Int(s).to_dim()).collect());
-    Some(())
-}
-
-fn random_like(call: &Call<'_>, out: &mut Out) -> Option<()> {
-    out.dtype(0, call.dtype_attribute("dtype").or(call.dtype(0)));
-    out.shape(0, call.shape(0)?.to_vec());
+    out.shape(
+        0,
+        shape.into_iter().map(|s| Elem::Int(s).to_dim()).collect(),
+    );
     Some(())
 }
 

@@ -45,8 +45,7 @@ fn reshape(call: &Call<'_>, out: &mut Out) -> Option<()> {
         _ => match call.known(1) {
             Some(known) => known.elems().to_vec(),
             None => {
-                let rank = call.vector_length(1).filter(|&rank| rank <= MAX_RANK)?;
-                vec![Elem::Unknown; rank]
+                vec![Elem::Unknown; call.vector_length(1)?]
             }
         },
     };
@@ -84,7 +83,8 @@ fn reshaped(input: Option<&[Dim]>, target: &[Elem], zero_copies: bool) -> Option
         let rest: Vec<Dim> = shape
             .iter()
             .enumerate()
-            .filter_map(|(i, dim)| (i != *open).then(|| dim.clone()))
+            .filter(|(i, _)| i != open)
+            .map(|(_, dim)| dim.clone())
             .collect();
         shape[*open] = quotient(input, &rest);
     }
@@ -156,7 +156,8 @@ fn squeeze(call: &Call<'_>, out: &mut Out) -> Option<()> {
     let shape = input
         .iter()
         .zip(gone)
-        .filter_map(|(dim, gone)| (!gone).then(|| dim.clone()))
+        .filter(|(_, gone)| !gone)
+        .map(|(dim, _)| dim.clone())
         .collect();
     keep_elements(call, out, shape)
 }
@@ -213,7 +214,10 @@ fn concat(call: &Call<'_>, out: &mut Out) -> Option<()> {
     out.shape(0, result);
     let parts: Vec<&Known> = (0..count).map(|i| call.known(i)).collect::<Option<_>>()?;
     if rank == 1 {
-        let elems = parts.iter().flat_map(|part| part.elems().to_vec()).collect();
+        let elems = parts
+            .iter()
+            .flat_map(|part| part.elems().to_vec())
+            .collect();
         out.known(0, Known::vector(elems)?);
     }
     Some(())
@@ -231,7 +235,9 @@ fn split(call: &Call<'_>, out: &mut Out) -> Option<()> {
     for (i, size) in sizes.into_iter().enumerate() {
         let mut shape = input.to_vec();
         shape[axis] = size;
-        let length = shape[axis].fixed().and_then(|size| usize::try_from(size).ok());
+        let length = shape[axis]
+            .fixed()
+            .and_then(|size| usize::try_from(size).ok());
         out.shape(i, shape);
         let known = call.known(0).filter(|known| known.dims().len() == 1);
         if let (Some(known), Some(from), Some(length)) = (known, start, length) {
@@ -256,10 +262,11 @@ fn split_sizes(call: &Call<'_>, dim: &Dim, count: usize) -> Vec<Dim> {
             .collect(),
         Param::Absent => {
             let parts = i64::try_from(count).unwrap_or(1).max(1);
-            let each = map_fixed(dim, |size| Some(size / parts + i64::from(size % parts != 0)));
+            let rounded_up = |size: i64| (size / parts).checked_add(i64::from(size % parts != 0));
+            let each = map_fixed(dim, rounded_up);
             let last = map_fixed(dim, |size| {
-                let each = size / parts + i64::from(size % parts != 0);
-                Some((size - each * (parts - 1)).max(0))
+                let before = rounded_up(size)?.checked_mul(parts.checked_sub(1)?)?;
+                Some(size.checked_sub(before)?.max(0))
             });
             let mut sizes = vec![each; count];
             if let Some(size) = sizes.last_mut() {
@@ -329,7 +336,11 @@ fn depth_to_space(call: &Call<'_>, out: &mut Out) -> Option<()> {
     let square = block.checked_mul(block)?;
     let shape = vec![
         n.clone(),
-        scaled(c, |size| (size % square == 0).then_some(size / square), block),
+        scaled(
+            c,
+            |size| (size % square == 0).then_some(size / square),
+            block,
+        ),
         scaled(h, |size| size.checked_mul(block), block),
         scaled(w, |size| size.checked_mul(block), block),
     ];
@@ -355,5 +366,9 @@ fn space_to_depth(call: &Call<'_>, out: &mut Out) -> Option<()> {
 }
 
 fn scaled(dim: &Dim, f: impl FnOnce(i64) -> Option<i64>, block: i64) -> Dim {
-    if block == 1 { dim.clone() } else { map_fixed(dim, f) }
+    if block == 1 {
+        dim.clone()
+    } else {
+        map_fixed(dim, f)
+    }
 }

@@ -65,3 +65,10 @@ pub(super) fn find(domain: &str, op: &str) -> Option<Rule> {
         _ => None,
     }
 }
+
+/// Domain and name of every operator that has a rule.
+#[cfg(test)]
+pub(super) fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let standard = STANDARD.keys().map(|&op| ("", op));
+    standard.chain(CONTRIB.keys().map(|&op| ("com.microsoft", op)))
+}

@@ -58,7 +58,11 @@ fn reduce(call: &Call<'_>, out: &mut Out) -> Option<()> {
     let known = call.known(0)?;
     if reduced.iter().all(|&flag| flag) {
         let elem = fold(call.op, call.dtype(0)?, known.elems())?;
-        let dims = if keep { vec![1; shape.len()] } else { Vec::new() };
+        let dims = if keep {
+            vec![1; shape.len()]
+        } else {
+            Vec::new()
+        };
         out.known(0, Known::new(dims, vec![elem])?);
     } else if reduced.iter().all(|&flag| !flag) {
         out.known(0, known.clone());
@@ -87,10 +91,9 @@ fn fold(op: &str, dtype: DType, elems: &[Elem]) -> Option<Elem> {
         _ => return None,
     };
     let (first, rest) = elems.split_first()?;
-    Some(
-        rest.iter()
-            .fold(first.clone(), |total, elem| arith::binary(step, dtype, &total, elem)),
-    )
+    Some(rest.iter().fold(first.clone(), |total, elem| {
+        arith::binary(step, dtype, &total, elem)
+    }))
 }
 
 fn arg(call: &Call<'_>, out: &mut Out) -> Option<()> {

@@ -52,7 +52,9 @@ fn scaled(input: &[Dim], axes: &[usize], scales: Option<Vec<f64>>) -> Vec<Dim> {
             input[axis].clone()
         } else {
             // Sizes stay far below 2^53.
-            map_fixed(&input[axis], |size| arith::whole((size as f64 * scale).floor()))
+            map_fixed(&input[axis], |size| {
+                arith::whole((size as f64 * scale).floor())
+            })
         };
     }
     shape

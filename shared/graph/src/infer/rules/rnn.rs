@@ -16,7 +16,10 @@ fn recurrent(call: &Call<'_>, out: &mut Out) -> Option<()> {
     }
     let batch_first = call.int("layout").unwrap_or(0) != 0;
     let open = [Dim::Unknown, Dim::Unknown, Dim::Unknown];
-    let input = call.shape(0).filter(|shape| shape.len() == 3).unwrap_or(&open);
+    let input = call
+        .shape(0)
+        .filter(|shape| shape.len() == 3)
+        .unwrap_or(&open);
     let (time, batch) = if batch_first {
         (input[1].clone(), input[0].clone())
     } else {

@@ -65,7 +65,10 @@ fn dft(call: &Call<'_>, out: &mut Out) -> Option<()> {
     let inverse = call.int("inverse").unwrap_or(0) != 0;
     let onesided = call.int("onesided").unwrap_or(0) != 0;
     let length = match call.has_input(1) {
-        true => call.known(1).and_then(Known::single).map_or(Dim::Unknown, Elem::to_dim),
+        true => call
+            .known(1)
+            .and_then(Known::single)
+            .map_or(Dim::Unknown, Elem::to_dim),
         false => shape[axis].clone(),
     };
     if inverse && onesided {
@@ -87,17 +90,26 @@ fn stft(call: &Call<'_>, out: &mut Out) -> Option<()> {
     let batch = call.shape(0)?.first()?.clone();
     let onesided = call.int("onesided").unwrap_or(1) != 0;
     let length = match (call.has_input(3), call.shape(2)) {
-        (true, _) => call.known(3).and_then(Known::single).map_or(Dim::Unknown, Elem::to_dim),
+        (true, _) => call
+            .known(3)
+            .and_then(Known::single)
+            .map_or(Dim::Unknown, Elem::to_dim),
         (false, Some([window])) => window.clone(),
         _ => Dim::Unknown,
     };
-    let frames = match (scalar(call, 1), length.fixed().and_then(|l| i64::try_from(l).ok())) {
+    let frames = match (
+        scalar(call, 1),
+        length.fixed().and_then(|l| i64::try_from(l).ok()),
+    ) {
         (Some(step), Some(length)) if step > 0 => map_fixed(call.shape(0)?.get(1)?, |size| {
             let room = size.checked_sub(length)?;
             (room >= 0).then_some(room / step + 1)
         }),
         _ => Dim::Unknown,
     };
-    out.shape(0, vec![batch, frames, bins(length, onesided), Dim::Fixed(2)]);
+    out.shape(
+        0,
+        vec![batch, frames, bins(length, onesided), Dim::Fixed(2)],
+    );
     Some(())
 }

@@ -126,7 +126,10 @@ impl Cut {
         // Reversal of the whole axis.
         if self.step == Elem::Int(-1)
             && self.start == Elem::Int(-1)
-            && self.end.int().is_some_and(|end| end <= -i64::from(i32::MAX))
+            && self
+                .end
+                .int()
+                .is_some_and(|end| end <= -i64::from(i32::MAX))
         {
             return dim.clone();
         }

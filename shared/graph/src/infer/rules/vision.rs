@@ -11,6 +11,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("AffineGrid", affine_grid),
     ("Attention", attention),
     ("Col2Im", col2im),
+    ("FlexAttention", attention),
     ("GridSample", grid_sample),
     ("MaxRoiPool", roi_pool),
     ("NonMaxSuppression", non_max_suppression),
@@ -91,8 +92,10 @@ fn attention(call: &Call<'_>, out: &mut Out) -> Option<()> {
         match shape {
             [batch, length, width] => {
                 let heads = Elem::Int(heads?).to_dim();
-                let size =
-                    super::super::dims::quotient(std::slice::from_ref(width), std::slice::from_ref(&heads));
+                let size = super::super::dims::quotient(
+                    std::slice::from_ref(width),
+                    std::slice::from_ref(&heads),
+                );
                 Some(vec![batch.clone(), heads, length.clone(), size])
             }
             [_, _, _, _] => Some(shape.to_vec()),
@@ -112,7 +115,10 @@ fn attention(call: &Call<'_>, out: &mut Out) -> Option<()> {
         _ => vec![q[0].clone(), q[1].clone(), q[2].clone(), v[3].clone()],
     };
     out.shape(0, main);
-    out.shape(3, vec![q[0].clone(), q[1].clone(), q[2].clone(), k[2].clone()]);
+    out.shape(
+        3,
+        vec![q[0].clone(), q[1].clone(), q[2].clone(), k[2].clone()],
+    );
     out.shape(1, k);
     out.shape(2, v);
     Some(())
