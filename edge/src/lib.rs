@@ -1,1 +1,46 @@
-//! The device SDK of Seamline and its command line.
+//! The device SDK of Seamline: run the head of a cut network here and let a service finish it.
+//!
+//! ```no_run
+//! use seamline_edge::{Client, Runtime, RuntimeOptions, Store, Tensor, Values, locate};
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let runtime = Runtime::load(&RuntimeOptions::new(locate(None, &Store::from_env())?))?;
+//! let client = Client::builder("orientation.seam")
+//!     .runtime(runtime)
+//!     .cloud("cloud.example:7443")
+//!     .identity_folder("identity".as_ref(), "camera-7")
+//!     .build()
+//!     .await?;
+//! let picture = Tensor::from_vec(vec![1, 480, 640, 3], vec![0u8; 480 * 640 * 3])?;
+//! let answer = client.infer(Values::from([("picture".to_owned(), picture)])).await?;
+//! println!("{:?} in {:?}", answer.first::<f32>()?, answer.timings.total);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`ClientBuilder::build_blocking`] gives the same without an async runtime,
+//! [`Client::stream`] keeps several frames in flight, [`Client::session`] carries the state of a
+//! recurrent net.
+
+#![forbid(unsafe_code)]
+
+mod answer;
+mod blocking;
+mod client;
+mod device;
+mod error;
+mod input;
+mod link;
+mod stream;
+
+pub use answer::{Answer, Timings};
+pub use blocking::BlockingClient;
+pub use client::{Client, ClientBuilder, Prepared, Session};
+pub use device::Values;
+pub use error::{Error, ErrorKind};
+pub use input::{InputError, read_input};
+pub use seamline_assets::Store;
+pub use seamline_net::{Congestion, TransportOptions};
+pub use seamline_ort::{Provider, Runtime, RuntimeError, RuntimeOptions, locate};
+pub use seamline_plan::{DType, Dim, Element, Tensor, TensorSpec};
+pub use stream::{Answers, FrameId, FrameSender, StreamMode, StreamOptions};

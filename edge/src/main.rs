@@ -1,2 +1,46 @@
-//! Command line.
-fn main() {}
+//! `seamline-edge`: runs heads on this device and asks a service for the rest.
+
+mod cli;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The device side of Seamline: runs the head of a cut network and asks a service for the tail.
+#[derive(Parser)]
+#[command(name = "seamline-edge", version, max_term_width = 100)]
+struct Arguments {
+    /// Print one JSON document on stdout instead of text.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Answer one input, or several.
+    Run(cli::run::Run),
+    /// Measure latency by step, and throughput.
+    Bench(cli::bench::Bench),
+    /// Tell what this machine has and lacks for a device.
+    Doctor,
+}
+
+fn main() -> ExitCode {
+    // clap ends the process with 2 on bad usage.
+    let Arguments { json, command } = Arguments::parse();
+    cli::start_logging();
+    let result = match command {
+        Command::Run(run) => run.run(json),
+        Command::Bench(bench) => bench.run(json),
+        Command::Doctor => cli::doctor::run(json),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

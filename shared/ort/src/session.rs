@@ -14,8 +14,13 @@ use crate::{Provider, Runtime, value};
 pub enum ModelSource<'a> {
     /// A file; external weights beside it are mapped.
     File(&'a Path),
-    /// The file's content; it must hold all its weights.
-    Bytes(&'a [u8]),
+    /// The file's content.
+    Bytes {
+        /// The bytes.
+        bytes: &'a [u8],
+        /// Where external weights lie; without it the content must hold all weights.
+        folder: Option<&'a Path>,
+    },
 }
 
 /// How far ONNX Runtime may rewrite the graph.
@@ -174,7 +179,7 @@ impl Runtime {
     ) -> Result<Session, SessionError> {
         let model = match source {
             ModelSource::File(path) => path.display().to_string(),
-            ModelSource::Bytes(bytes) => format!("model of {} bytes", bytes.len()),
+            ModelSource::Bytes { bytes, .. } => format!("model of {} bytes", bytes.len()),
         };
         let refused = |problem: String| SessionError::Model {
             model: model.clone(),
@@ -183,7 +188,15 @@ impl Runtime {
         let (mut builder, providers) = self.builder(options, &refused)?;
         let inner = match source {
             ModelSource::File(path) => builder.commit_from_file(path),
-            ModelSource::Bytes(bytes) => builder.commit_from_memory(bytes),
+            ModelSource::Bytes { bytes, folder } => {
+                const FOLDER: &str = "session.model_external_initializers_file_folder_path";
+                if let Some(folder) = folder {
+                    builder = builder
+                        .with_config_entry(FOLDER, folder.to_string_lossy())
+                        .map_err(|error| refused(error.to_string()))?;
+                }
+                builder.commit_from_memory(bytes)
+            }
         }
         .map_err(|error| refused(error.to_string()))?;
         let specs = |outlets: &[ort::value::Outlet]| -> Result<Vec<TensorSpec>, SessionError> {

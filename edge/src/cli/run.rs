@@ -1,0 +1,191 @@
+//! `seamline-edge run`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use ndarray_npy::WriteNpyExt;
+use seamline_edge::{Answer, Timings};
+use seamline_plan::{DType, Tensor, format_shape};
+
+use super::{Connection, read_requests};
+
+#[derive(Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    connection: Connection,
+    /// An input: .npy, .png, .jpg or .json. For a model of several inputs NAME=FILE, once each;
+    /// for a model of one, several files are several requests.
+    #[arg(long = "input", value_name = "[NAME=]FILE", required = true, num_args = 1..)]
+    inputs: Vec<String>,
+    /// Write each output as .npy into this folder.
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+}
+
+impl Run {
+    pub(crate) fn run(self, json: bool) -> anyhow::Result<ExitCode> {
+        let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        tokio.block_on(async {
+            let client = self.connection.client().await?;
+            let mut documents = Vec::new();
+            for (index, (source, inputs)) in
+                read_requests(client.manifest(), &self.inputs)?.into_iter().enumerate()
+            {
+                let answer = client.infer(inputs).await?;
+                if let Some(folder) = &self.output {
+                    write_outputs(folder, index, &answer)?;
+                }
+                if json {
+                    documents.push(document(&source, &answer));
+                } else {
+                    print_answer(&source, &answer);
+                }
+            }
+            if json {
+                println!("{}", serde_json::json!({ "answers": documents }));
+            }
+            client.close().await;
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+}
+
+/// At most this many elements of an output are printed.
+const SHOWN: usize = 8;
+/// At most this many elements of an output go into JSON.
+const IN_JSON: usize = 4096;
+
+fn print_answer(source: &str, answer: &Answer) {
+    println!("{source}");
+    for (name, tensor) in answer.outputs() {
+        let elements = elements(tensor, SHOWN);
+        let shown: Vec<String> = elements.iter().map(|element| format!("{element:.4}")).collect();
+        let more = if tensor.len() > SHOWN { ", …" } else { "" };
+        println!(
+            "  {name}: {} {} = [{}{more}]",
+            tensor.dtype(),
+            format_shape(tensor.shape()),
+            shown.join(", ")
+        );
+    }
+    println!("  {}", describe(answer));
+}
+
+/// `cut s12, 12.3 KB sent; 4.2 ms: edge 1.1, …`.
+fn describe(answer: &Answer) -> String {
+    let steps: Vec<String> =
+        steps(&answer.timings).iter().map(|(name, ms)| format!("{name} {ms:.2}")).collect();
+    let total = answer.timings.total.as_secs_f64() * 1e3;
+    format!(
+        "cut {}, {} bytes sent, batch of {}; {total:.2} ms: {}",
+        answer.cut,
+        answer.bytes_sent,
+        answer.batch_size,
+        steps.join(", ")
+    )
+}
+
+/// Each step's time in milliseconds.
+pub(crate) fn steps(timings: &Timings) -> [(&'static str, f64); 6] {
+    let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+    [
+        ("edge", ms(timings.edge)),
+        ("encode", ms(timings.encode)),
+        ("wire", ms(timings.wire)),
+        ("queue", ms(timings.queue)),
+        ("cloud", ms(timings.cloud)),
+        ("decode", ms(timings.decode)),
+    ]
+}
+
+fn document(source: &str, answer: &Answer) -> serde_json::Value {
+    let outputs: Vec<_> = answer
+        .outputs()
+        .iter()
+        .map(|(name, tensor)| {
+            let data = (tensor.len() <= IN_JSON).then(|| elements(tensor, IN_JSON));
+            serde_json::json!({
+                "name": name,
+                "dtype": tensor.dtype(),
+                "shape": tensor.shape(),
+                "data": data,
+            })
+        })
+        .collect();
+    let steps: serde_json::Map<String, serde_json::Value> = steps(&answer.timings)
+        .into_iter()
+        .map(|(name, ms)| (name.to_owned(), ms.into()))
+        .collect();
+    serde_json::json!({
+        "input": source,
+        "outputs": outputs,
+        "cut": answer.cut,
+        "bytes_sent": answer.bytes_sent,
+        "bytes_received": answer.bytes_received,
+        "batch_size": answer.batch_size,
+        "total_ms": answer.timings.total.as_secs_f64() * 1e3,
+        "steps_ms": steps,
+    })
+}
+
+macro_rules! with_elements {
+    ($tensor:expr, $elements:ident => $body:expr, $otherwise:expr) => {{
+        macro_rules! typed {
+            ($element:ty) => {
+                match $tensor.as_slice::<$element>() {
+                    Ok($elements) => $body,
+                    Err(_) => $otherwise,
+                }
+            };
+        }
+        match $tensor.dtype() {
+            DType::F32 => typed!(f32),
+            DType::F64 => typed!(f64),
+            DType::I8 => typed!(i8),
+            DType::I16 => typed!(i16),
+            DType::I32 => typed!(i32),
+            DType::I64 => typed!(i64),
+            DType::U8 | DType::Bool => typed!(u8),
+            DType::U16 => typed!(u16),
+            DType::U32 => typed!(u32),
+            DType::U64 => typed!(u64),
+            DType::F16 | DType::BF16 => $otherwise,
+        }
+    }};
+}
+
+/// The first `most` elements, for people and for JSON.
+fn elements(tensor: &Tensor, most: usize) -> Vec<f64> {
+    #[allow(
+        clippy::cast_lossless,
+        clippy::cast_precision_loss,
+        trivial_numeric_casts,
+        reason = "for display; 64-bit integers beyond 2^53 are written exactly by --output"
+    )]
+    {
+        with_elements!(tensor, e => e.iter().take(most).map(|&e| e as f64).collect(), Vec::new())
+    }
+}
+
+fn write_outputs(folder: &Path, index: usize, answer: &Answer) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    for (name, tensor) in answer.outputs() {
+        // Names of values may hold slashes and colons.
+        let plain: String = name
+            .chars()
+            .map(|c| if c.is_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '_' })
+            .collect();
+        let path = folder.join(format!("{index}-{plain}.npy"));
+        let file = fs::File::create(&path).with_context(|| path.display().to_string())?;
+        let written = with_elements!(
+            tensor,
+            e => ndarray::ArrayViewD::from_shape(tensor.shape(), e)?.write_npy(file),
+            anyhow::bail!("output `{name}` is {}; npy has no such type", tensor.dtype())
+        );
+        written.with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
