@@ -12,7 +12,7 @@ use crate::proto::{
     AttributeProto, FunctionProto, GraphProto, NodeProto, OperatorSetIdProto, ValueInfoProto,
     tensor_shape_proto::dimension::Value as DimValue, type_proto,
 };
-use crate::{Graph, Initializer, Node, canonical_domain};
+use crate::{Graph, Node, canonical_domain};
 
 /// Bodies nested deeper than this are not followed.
 const MAX_DEPTH: usize = 32;
@@ -21,10 +21,24 @@ const MAX_DEPTH: usize = 32;
 /// exponentially many.
 pub(super) const MAX_BODY_NODES: u32 = 200_000;
 
+/// The model's local functions by domain, name and overload.
+pub(super) type Functions<'g> = HashMap<(&'g str, &'g str, &'g str), &'g FunctionProto>;
+
+/// The local functions of `graph`.
+pub(super) fn functions(graph: &Graph) -> Functions<'_> {
+    let functions = graph.header.functions().iter();
+    functions
+        .map(|function| {
+            let domain = canonical_domain(function.domain());
+            ((domain, function.name(), function.overload()), function)
+        })
+        .collect()
+}
+
 /// What holds throughout an evaluation.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'g> {
-    graph: &'g Graph,
+    functions: &'g Functions<'g>,
     pub(super) bindings: &'g Bindings,
     imports: &'g [OperatorSetIdProto],
     /// The attributes of the function call that is being evaluated.
@@ -38,11 +52,12 @@ pub(super) struct Context<'g> {
 impl<'g> Context<'g> {
     pub(super) fn new(
         graph: &'g Graph,
+        functions: &'g Functions<'g>,
         bindings: &'g Bindings,
         body_nodes_left: &'g Cell<u32>,
     ) -> Context<'g> {
         Context {
-            graph,
+            functions,
             bindings,
             imports: &graph.header.model.opset_import,
             arguments: &[],
@@ -159,7 +174,8 @@ pub(super) fn step(
             return result;
         }
     }
-    if let Some(function) = find_function(context.graph, operator) {
+    let function = (operator.domain, operator.op, operator.overload);
+    if let Some(function) = context.functions.get(&function) {
         return call_function(context, function, operator, &inputs);
     }
     let call = Call {
@@ -178,14 +194,6 @@ pub(super) fn step(
         outputs: out.facts,
         body_flops: None,
     }
-}
-
-fn find_function<'g>(graph: &'g Graph, operator: &Operator<'_>) -> Option<&'g FunctionProto> {
-    graph.header.functions().iter().find(|function| {
-        function.name() == operator.op
-            && canonical_domain(function.domain()) == operator.domain
-            && function.overload() == operator.overload
-    })
 }
 
 fn call_function(
@@ -253,7 +261,7 @@ pub(super) fn run_body(
         parent,
     };
     for tensor in &body.initializer {
-        let fact = constant::fact_of(&Initializer::from(tensor.clone()));
+        let fact = constant::fact_of_tensor(tensor);
         scope.own.insert(tensor.name(), fact);
     }
     for (info, fact) in body.input.iter().zip(arguments) {

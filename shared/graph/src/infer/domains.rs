@@ -10,7 +10,7 @@ use super::constant;
 use super::known::{Elem, Fact};
 use super::types::Types;
 use crate::proto::{GraphProto, NodeProto};
-use crate::{Graph, Initializer, Node, ValueId, canonical_domain};
+use crate::{Graph, Node, ValueId, canonical_domain};
 
 /// The values that an input can take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -336,7 +336,7 @@ impl<'a> Search<'a> {
         if let Some(body) = body {
             let mut weights = body.initializer.iter();
             if let Some(tensor) = weights.find(|tensor| tensor.name() == name) {
-                return Some(constant::fact_of(&Initializer::from(tensor.clone())));
+                return Some(constant::fact_of_tensor(tensor));
             }
             let mut nodes = body.node.iter();
             let made = nodes.find(|node| node.output.iter().any(|output| output == name));

@@ -67,7 +67,8 @@ pub fn infer(graph: &Graph, bindings: &Bindings) -> Types {
         }
     }
     let body_nodes_left = Cell::new(body::MAX_BODY_NODES);
-    let context = Context::new(graph, bindings, &body_nodes_left);
+    let functions = body::functions(graph);
+    let context = Context::new(graph, &functions, bindings, &body_nodes_left);
     for (id, node) in graph.enumerate_nodes() {
         let inputs = inputs_of(&types, &node.inputs);
         let operator = Operator::of_node(node);
