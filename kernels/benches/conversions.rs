@@ -139,47 +139,47 @@ fn floats(size: &str, bytes: usize) -> Vec<Row> {
     let (mut halves, mut halves2) = (vec![[0u8; 2]; src.len()], vec![half::f16::ZERO; src.len()]);
     let (mut levels, mut levels2) = (vec![0i8; src.len()], vec![0i8; src.len()]);
     let case = |name: &str| format!("{name}/{size}");
-    let mut rows = Vec::new();
-    rows.push(measure(
-        case("f32_to_f16"),
-        "half",
-        bytes,
-        &mut || kernels::f32_to_f16(black_box(&src), black_box(&mut halves)),
-        &mut || black_box(&mut halves2[..]).convert_from_f32_slice(black_box(&src)),
-    ));
-    rows.push(measure(
-        case("f16_to_f32"),
-        "half",
-        bytes,
-        &mut || kernels::f16_to_f32(black_box(&halves), black_box(&mut out)),
-        &mut || black_box(&halves2[..]).convert_to_f32_slice(black_box(&mut out2)),
-    ));
-    rows.push(measure(
-        case("abs_max"),
-        "reference",
-        bytes,
-        &mut || {
-            black_box(kernels::abs_max(black_box(&src)));
-        },
-        &mut || {
-            black_box(reference::abs_max(black_box(&src)));
-        },
-    ));
-    rows.push(measure(
-        case("quantize_i8"),
-        "reference",
-        bytes,
-        &mut || kernels::quantize_i8(black_box(&src), 15.0, black_box(&mut levels)),
-        &mut || reference::quantize_i8(black_box(&src), 15.0, black_box(&mut levels2)),
-    ));
-    rows.push(measure(
-        case("dequantize_i8"),
-        "reference",
-        bytes,
-        &mut || kernels::dequantize_i8(black_box(&levels), 0.06, black_box(&mut out)),
-        &mut || reference::dequantize_i8(black_box(&levels2), 0.06, black_box(&mut out2)),
-    ));
-    rows
+    vec![
+        measure(
+            case("f32_to_f16"),
+            "half",
+            bytes,
+            &mut || kernels::f32_to_f16(black_box(&src), black_box(&mut halves)),
+            &mut || black_box(&mut halves2[..]).convert_from_f32_slice(black_box(&src)),
+        ),
+        measure(
+            case("f16_to_f32"),
+            "half",
+            bytes,
+            &mut || kernels::f16_to_f32(black_box(&halves), black_box(&mut out)),
+            &mut || black_box(&halves2[..]).convert_to_f32_slice(black_box(&mut out2)),
+        ),
+        measure(
+            case("abs_max"),
+            "reference",
+            bytes,
+            &mut || {
+                black_box(kernels::abs_max(black_box(&src)));
+            },
+            &mut || {
+                black_box(reference::abs_max(black_box(&src)));
+            },
+        ),
+        measure(
+            case("quantize_i8"),
+            "reference",
+            bytes,
+            &mut || kernels::quantize_i8(black_box(&src), 15.0, black_box(&mut levels)),
+            &mut || reference::quantize_i8(black_box(&src), 15.0, black_box(&mut levels2)),
+        ),
+        measure(
+            case("dequantize_i8"),
+            "reference",
+            bytes,
+            &mut || kernels::dequantize_i8(black_box(&levels), 0.06, black_box(&mut out)),
+            &mut || reference::dequantize_i8(black_box(&levels2), 0.06, black_box(&mut out2)),
+        ),
+    ]
 }
 
 fn integers(size: &str, bytes: usize) -> Vec<Row> {
@@ -190,57 +190,57 @@ fn integers(size: &str, bytes: usize) -> Vec<Row> {
     let (mut unpacked, mut unpacked2) = (vec![0u8; bytes], vec![0u8; bytes]);
     let (mut bits, mut bits2) = (vec![0u8; bytes / 8], vec![0u8; bytes / 8]);
     let case = |name: &str| format!("{name}/{size}");
-    let mut rows = Vec::new();
-    rows.push(measure(
-        case("min_max_u64"),
-        "reference",
-        bytes,
-        &mut || {
-            black_box(kernels::min_max_u64(black_box(&src)));
-        },
-        &mut || {
-            black_box(reference::min_max(black_box(&src[..])));
-        },
-    ));
-    rows.push(measure(
-        case("narrow_u64_to_2"),
-        "reference",
-        bytes,
-        &mut || kernels::narrow_u64_to_2(black_box(&src), 1000, black_box(&mut packed)),
-        &mut || reference::narrow_u64_to_2(black_box(&src), 1000, black_box(&mut packed2)),
-    ));
-    rows.push(measure(
-        case("widen_2_to_u64"),
-        "reference",
-        bytes,
-        &mut || {
-            black_box(kernels::widen_2_to_u64(
-                black_box(&packed),
-                1000,
-                black_box(&mut out),
-            ));
-        },
-        &mut || {
-            black_box(reference::widen_2_to_u64(
-                black_box(&packed2),
-                1000,
-                black_box(&mut out2),
-            ));
-        },
-    ));
-    rows.push(measure(
-        case("pack_bools"),
-        "reference",
-        bytes,
-        &mut || kernels::pack_bools(black_box(&bools), black_box(&mut bits)),
-        &mut || reference::pack_bools(black_box(&bools), black_box(&mut bits2)),
-    ));
-    rows.push(measure(
-        case("unpack_bools"),
-        "reference",
-        bytes,
-        &mut || kernels::unpack_bools(black_box(&bits), black_box(&mut unpacked)),
-        &mut || reference::unpack_bools(black_box(&bits2), black_box(&mut unpacked2)),
-    ));
-    rows
+    vec![
+        measure(
+            case("min_max_u64"),
+            "reference",
+            bytes,
+            &mut || {
+                black_box(kernels::min_max_u64(black_box(&src)));
+            },
+            &mut || {
+                black_box(reference::min_max(black_box(&src[..])));
+            },
+        ),
+        measure(
+            case("narrow_u64_to_2"),
+            "reference",
+            bytes,
+            &mut || kernels::narrow_u64_to_2(black_box(&src), 1000, black_box(&mut packed)),
+            &mut || reference::narrow_u64_to_2(black_box(&src), 1000, black_box(&mut packed2)),
+        ),
+        measure(
+            case("widen_2_to_u64"),
+            "reference",
+            bytes,
+            &mut || {
+                black_box(kernels::widen_2_to_u64(
+                    black_box(&packed),
+                    1000,
+                    black_box(&mut out),
+                ));
+            },
+            &mut || {
+                black_box(reference::widen_2_to_u64(
+                    black_box(&packed2),
+                    1000,
+                    black_box(&mut out2),
+                ));
+            },
+        ),
+        measure(
+            case("pack_bools"),
+            "reference",
+            bytes,
+            &mut || kernels::pack_bools(black_box(&bools), black_box(&mut bits)),
+            &mut || reference::pack_bools(black_box(&bools), black_box(&mut bits2)),
+        ),
+        measure(
+            case("unpack_bools"),
+            "reference",
+            bytes,
+            &mut || kernels::unpack_bools(black_box(&bits), black_box(&mut unpacked)),
+            &mut || reference::unpack_bools(black_box(&bits2), black_box(&mut unpacked2)),
+        ),
+    ]
 }

@@ -289,6 +289,12 @@ impl<S: Sample, D: Sample> Map<S, D> {
     }
 }
 
+/// A kernel of the form of [`MapWith`].
+type MapWithKernel<'a, S, P, D, R> = dyn Fn(&[S], P, &mut [D]) -> R + 'a;
+
+/// A kernel of the form of [`Each`].
+type EachKernel<'a, S, P, D> = dyn Fn(&[S], &[P], &mut [D]) + 'a;
+
 /// `fn(&[S], P, &mut [D]) -> R`.
 pub(crate) struct MapWith<S, P: 'static, D> {
     parameters: &'static [P],
@@ -303,10 +309,7 @@ impl<S: Sample, P: Copy + Debug, D: Sample> MapWith<S, P, D> {
         }
     }
 
-    pub(crate) fn run<R: Returned>(
-        &self,
-        kernel: &dyn Fn(&[S], P, &mut [D]) -> R,
-    ) -> Vec<Observed> {
+    pub(crate) fn run<R: Returned>(&self, kernel: &MapWithKernel<'_, S, P, D, R>) -> Vec<Observed> {
         let mut outputs = Vec::new();
         for &parameter in self.parameters {
             for (len, offset, salt) in cases() {
@@ -338,7 +341,7 @@ impl<S: Sample, P: Sample, D: Sample> Each<S, P, D> {
         Each(PhantomData)
     }
 
-    pub(crate) fn run(&self, kernel: &dyn Fn(&[S], &[P], &mut [D])) -> Vec<Observed> {
+    pub(crate) fn run(&self, kernel: &EachKernel<'_, S, P, D>) -> Vec<Observed> {
         let mut outputs = Vec::new();
         for (len, offset, salt) in cases() {
             let src = draw::<S>(len, offset, salt);

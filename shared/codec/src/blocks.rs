@@ -33,7 +33,8 @@ pub(crate) fn write<T: Pod>(bytes: &mut [u8], mut fill: impl FnMut(usize, &mut [
     for (index, bytes) in bytes.chunks_mut(BLOCK * size).enumerate() {
         let elements = &mut block[..bytes.len() / size];
         fill(index * BLOCK, elements);
-        bytes[..elements.len() * size].copy_from_slice(as_bytes(elements));
+        let elements = as_bytes(elements);
+        bytes[..elements.len()].copy_from_slice(elements);
     }
 }
 

@@ -210,8 +210,8 @@ pub(crate) fn decode(
 fn check(scales: &[[u8; SCALE]], levels: &[i8]) -> Result<(), CodecError> {
     for (channel, scale) in scales.iter().enumerate() {
         let value = f32::from_le_bytes(*scale);
-        // NaN fails the comparison.
-        if value.is_sign_negative() || !(value <= MAX_SCALE) {
+        // NaN is in no range.
+        if value.is_sign_negative() || !(0.0..=MAX_SCALE).contains(&value) {
             return Err(CodecError::Scale {
                 channel,
                 value,

@@ -16,7 +16,7 @@
 //!
 //! **int8.** An element is `level × scale`, one f32 multiplication, with the scale of its index
 //! along the axis. Levels lie in −127..=127; a scale is finite, not negative and not −0, and at
-//! most the f32 0x7C010204, about 2.679e36 (so that every element is finite). The encoder takes
+//! most the f32 0x7C010203, about 2.679e36 (so that every element is finite). The encoder takes
 //! `scale = max|x| / 127`, not below the smallest normal f32, or 0 for a channel of zeros, and
 //! `level = x × (1 / scale)` rounded to nearest even. A tensor with NaN or infinity is refused.
 //!

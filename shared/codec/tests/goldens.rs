@@ -1,0 +1,130 @@
+//! The bytes of each codec, in hex: what PROTOCOL.md promises to other implementations. A change
+//! here is a change of the protocol.
+
+use seamline_codec::{decode, encode, expected_len, max_encoded_len};
+use seamline_plan::{CodecSpec, DType, Tensor};
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Encodes, compares with `golden` (spaces are for the reader), decodes and gives the tensor back.
+fn check(spec: &CodecSpec, tensor: &Tensor, golden: &str) -> Tensor {
+    let mut out = Vec::new();
+    encode(spec, tensor, &mut out).unwrap();
+    assert_eq!(hex(&out), golden.replace(' ', ""), "{spec} {tensor:?}");
+    let max = max_encoded_len(spec, tensor.dtype(), tensor.shape()).unwrap();
+    assert!(out.len() as u64 <= max);
+    if let Some(exact) = expected_len(spec, tensor.dtype(), tensor.shape()) {
+        assert_eq!(out.len() as u64, exact);
+    }
+    decode(spec, tensor.dtype(), tensor.shape(), &out).unwrap()
+}
+
+fn lossless(spec: &CodecSpec, tensor: &Tensor, golden: &str) {
+    let back = check(spec, tensor, golden);
+    assert_eq!(back.bytes(), tensor.bytes(), "{spec} {tensor:?}");
+}
+
+#[test]
+fn raw() {
+    let floats = Tensor::from_vec(vec![2], vec![1.0f32, -2.5]).unwrap();
+    lossless(&CodecSpec::Raw, &floats, "0000803f 000020c0");
+    let bools = Tensor::from_bools(vec![3], &[true, false, true]).unwrap();
+    lossless(&CodecSpec::Raw, &bools, "010001");
+    let integers = Tensor::from_vec(vec![1], vec![-2i64]).unwrap();
+    lossless(&CodecSpec::Raw, &integers, "feffffffffffffff");
+}
+
+#[test]
+fn f16() {
+    let values = vec![
+        1.0f32,
+        -0.0,
+        65_504.0,
+        65_519.996,
+        65_520.0,
+        f32::NEG_INFINITY,
+        f32::NAN,
+        5.960_464_5e-8,
+        2.980_232_2e-8,
+        0.1,
+    ];
+    let tensor = Tensor::from_vec(vec![2, 5], values).unwrap();
+    let golden = "003c 0080 ff7b ff7b 007c 00fc 007e 0100 0000 662e";
+    let back = check(&CodecSpec::F16, &tensor, golden);
+    let back = back.as_slice::<f32>().unwrap();
+    assert_eq!(back[..3], [1.0, 0.0, 65_504.0]);
+    assert!(back[4] == f32::INFINITY && back[6].is_nan());
+    assert_eq!(back[9], 0.099_975_586);
+}
+
+#[test]
+fn int8_by_the_first_axis() {
+    let tensor = Tensor::from_vec(vec![2, 3], vec![127.0f32, -63.5, 0.5, 0.0, 0.0, 0.0]).unwrap();
+    // A scale of 1 and one of 0; −63.5 and 0.5 are ties, which go to even.
+    let golden = "0000803f 00000000 7fc000 000000";
+    let back = check(&CodecSpec::Int8 { axis: 0 }, &tensor, golden);
+    assert_eq!(
+        back.as_slice::<f32>().unwrap(),
+        [127.0, -64.0, 0.0, 0.0, 0.0, 0.0]
+    );
+}
+
+#[test]
+fn int8_by_the_last_axis() {
+    let tensor = Tensor::from_vec(vec![2, 2], vec![127.0f32, 2.0, -1.0, -254.0]).unwrap();
+    let golden = "0000803f 00000040 7f01 ff81";
+    let back = check(&CodecSpec::Int8 { axis: 1 }, &tensor, golden);
+    assert_eq!(back.bytes(), tensor.bytes());
+}
+
+#[test]
+fn packed_integers() {
+    let packed = &CodecSpec::Packed;
+    let constant = Tensor::from_vec(vec![3], vec![-1i32; 3]).unwrap();
+    lossless(packed, &constant, "ffffffffffffffff 00");
+    let tokens = Tensor::from_vec(vec![1, 3], vec![101i64, 2000, 102]).unwrap();
+    lossless(packed, &tokens, "6500000000000000 02 0000 6b07 0100");
+    let bytes = Tensor::from_vec(vec![2], vec![0u8, 255]).unwrap();
+    lossless(packed, &bytes, "0000000000000000 01 00 ff");
+    let whole = Tensor::from_vec(vec![2], vec![i64::MAX, i64::MIN]).unwrap();
+    lossless(
+        packed,
+        &whole,
+        "0000000000000080 08 ffffffffffffffff 0000000000000000",
+    );
+    let high = Tensor::from_vec(vec![2], vec![u64::MAX, u64::MAX - 65_536]).unwrap();
+    lossless(packed, &high, "fffffeffffffffff 04 00000100 00000000");
+}
+
+#[test]
+fn packed_booleans() {
+    let bools = [true, false, false, true, false, false, false, false, true];
+    let tensor = Tensor::from_bools(vec![3, 3], &bools).unwrap();
+    lossless(&CodecSpec::Packed, &tensor, "09 01");
+}
+
+#[test]
+fn empty_tensors_have_empty_payloads() {
+    let specs = [
+        (CodecSpec::Raw, DType::F32),
+        (CodecSpec::F16, DType::F32),
+        (CodecSpec::Int8 { axis: 0 }, DType::F32),
+        (CodecSpec::Int8 { axis: 1 }, DType::F32),
+        (CodecSpec::Packed, DType::I64),
+        (CodecSpec::Packed, DType::Bool),
+    ];
+    for (spec, dtype) in specs {
+        let tensor = Tensor::zeros(dtype, vec![1 << 40, 0]).unwrap();
+        lossless(&spec, &tensor, "");
+    }
+}
+
+#[test]
+fn scalars_are_tensors_without_axes() {
+    let tensor = Tensor::from_vec(vec![], vec![7i64]).unwrap();
+    lossless(&CodecSpec::Packed, &tensor, "0700000000000000 00");
+    let tensor = Tensor::from_vec(vec![], vec![1.0f32]).unwrap();
+    check(&CodecSpec::F16, &tensor, "003c");
+}
