@@ -66,3 +66,15 @@ pub(crate) fn all_nodes(body: &GraphProto) -> Vec<&NodeProto> {
     }
     nodes
 }
+
+/// Whether `body`, or a body inside it, makes a value called `name`.
+pub(crate) fn made_anywhere(body: &GraphProto, name: &str) -> bool {
+    let mut pending = vec![body];
+    while let Some(body) = pending.pop() {
+        if made_names(body).any(|made| made == name) {
+            return true;
+        }
+        pending.extend(body.node.iter().flat_map(bodies_of));
+    }
+    false
+}

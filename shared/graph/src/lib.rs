@@ -1,23 +1,30 @@
 //! Model graphs: ONNX reading and writing, shape inference, seams, extraction.
 //!
-//! [`Graph::read`] maps a model and never copies its weights; [`seams::find`] lists where it can
+//! [`Graph::read`] maps a model and never copies its weights, [`infer`] finds shapes,
+//! [`seams::SeamFinder`] where it can be cut, [`extract`] makes the stages, each a standalone
+//! [`Graph`], and [`Graph::write`] writes one.
 
 #![forbid(unsafe_code)]
 
 mod bodies;
 pub mod builder;
+mod cut;
 mod external;
 mod functions;
 mod graph;
+pub mod infer;
+mod outputs;
 #[allow(
     rustdoc::all,
     reason = "generated; the documentation is in proto/onnx.proto"
 )]
 pub mod proto;
 mod read;
+pub mod seams;
 mod tensor;
 mod write;
 
+pub use cut::{Sides, StageCut};
 pub use graph::{Graph, ModelHeader, Node, NodeId, Value, ValueId, canonical_domain};
 pub use read::{MIN_OPSET, ReadError, ReadProblem};
 pub use tensor::{Initializer, TensorDataError};
