@@ -125,10 +125,10 @@ impl Random {
         ];
         let mut attributes = Vec::new();
         for _ in 0..self.next() % 4 {
-            attributes.push(int(*self.pick::<&str>(&integers), self.number()));
-            attributes.push(ints(*self.pick::<&str>(&lists), &self.numbers()));
+            attributes.push(int(self.pick::<&str>(&integers), self.number()));
+            attributes.push(ints(self.pick::<&str>(&lists), &self.numbers()));
         }
-        if self.next() % 2 == 0 {
+        if self.next().is_multiple_of(2) {
             let (name, value) = *self.pick(&texts);
             attributes.push(string(name, value));
             attributes.push(float("value_float", f32::NAN));
