@@ -33,7 +33,8 @@
 //!
 //! Each accepted item is handed back exactly once: by [`Batcher::next`], [`Batcher::cancel`],
 //! [`Batcher::take_expired`] or [`Batcher::take_all`]. No operation allocates once the queue has
-//! been as long, over as many keys, as it is now.
+//! been as long, over as many keys, with batches as large, as it is now (and a key has at most 16
+//! different priorities waiting).
 
 mod heap;
 mod machine;

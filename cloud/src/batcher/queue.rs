@@ -7,7 +7,8 @@ use std::time::Instant;
 /// "No slot": the end of a list, or not a member.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Priorities that a group keeps room for after it empties; more are given back to the allocator.
+/// Priorities that a group has room for from the start and after it empties; room for more is
+/// given back to the allocator.
 const CLASSES_KEPT: usize = 16;
 
 /// A slot number as an index.
@@ -147,6 +148,7 @@ impl<T> Slab<T> {
                     facts,
                     item: Some(item),
                 });
+                self.free.reserve(self.entries.len());
                 Ok(slot)
             }
             _ => Err(item),
@@ -285,7 +287,7 @@ impl<K: Hash + Eq + Clone> Groups<K> {
                 let group = u32::try_from(self.groups.len())
                     .ok()
                     .filter(|g| *g != NONE)?;
-                let classes = Vec::new();
+                let classes = Vec::with_capacity(CLASSES_KEPT);
                 self.groups.push(Group {
                     key: None,
                     classes,
@@ -293,6 +295,10 @@ impl<K: Hash + Eq + Clone> Groups<K> {
                     solo: 0,
                     due: 0,
                 });
+                self.free.reserve(self.groups.len());
+                // Twice the members: a table with that much room clears the traces of removed
+                // keys in place, where a fuller one would grow.
+                self.by_key.reserve(2 * self.groups.len());
                 group
             }
         };
