@@ -4,7 +4,8 @@
 //! `cargo bench -p seamline-kernels` prints a table; with `-- --json`, one line of JSON a row:
 //! `ours`, `peer_value` and `limit` in `unit`, medians over interleaved rounds; `spread` is the
 //! distance between the quartiles of `ours`, over its median. GB/s count the bytes of the
-//! tensor's side (f32, integers, a byte a boolean).
+//! tensor's side (f32, integers, a byte a boolean). A copy reads and writes those bytes, so that
+//! what only reads (`abs_max`, `min_max`) or writes less can pass it.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -96,15 +96,22 @@ pub(crate) mod reference {
     /// The largest level. −128 is not used, so that levels are symmetric.
     const LIMIT: f32 = 127.0;
 
+    /// 1.5 × 2²³: near it, f32 are whole numbers, so that adding it rounds to nearest, ties to even,
+    /// as every f32 addition does. `round_ties_even` is a slow library call where the baseline has
+    /// no instruction for it.
+    const ROUNDER: f32 = 12_582_912.0;
+
     #[allow(
         clippy::cast_possible_truncation,
         reason = "the value is held to ±127 first, and a cast turns NaN into 0"
     )]
+    #[inline]
     fn level(product: f32) -> i8 {
-        product.clamp(-LIMIT, LIMIT).round_ties_even() as i8
+        (product.clamp(-LIMIT, LIMIT) + ROUNDER - ROUNDER) as i8
     }
 
     /// Scalar reference of [`crate::quantize_i8`].
+    #[inline(always)]
     pub fn quantize_i8(src: &[f32], reciprocal: f32, dst: &mut [i8]) {
         for (dst, &x) in dst.iter_mut().zip(src) {
             *dst = level(x * reciprocal);
@@ -112,6 +119,7 @@ pub(crate) mod reference {
     }
 
     /// Scalar reference of [`crate::quantize_i8_each`].
+    #[inline(always)]
     pub fn quantize_i8_each(src: &[f32], reciprocals: &[f32], dst: &mut [i8]) {
         for ((dst, &x), &reciprocal) in dst.iter_mut().zip(src).zip(reciprocals) {
             *dst = level(x * reciprocal);
@@ -156,6 +164,19 @@ mod tests {
         let mut levels = [9; 10];
         quantize_i8(&src, 1.0, &mut levels);
         assert_eq!(levels, [0, 2, 0, -2, 126, 127, 127, -127, 0, 0]);
+    }
+
+    #[test]
+    fn levels_round_as_the_standard_library_does() {
+        for quarter in -600i16..=600 {
+            let x = f32::from(quarter) / 4.0;
+            for x in [x.next_down(), x, x.next_up()] {
+                let mut level = [0];
+                reference::quantize_i8(&[x], 1.0, &mut level);
+                let expected = x.clamp(-127.0, 127.0).round_ties_even();
+                assert_eq!(f32::from(level[0]), expected, "{x}");
+            }
+        }
     }
 
     #[test]

@@ -1,5 +1,10 @@
 //! What is refused, and in which words.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "helpers of tests, which clippy does not know as such"
+)]
+
 use bytes::Bytes;
 use seamline_codec::{
     CodecError, CodecErrorKind, decode, decode_bytes, decode_into, encode, encode_bytes,

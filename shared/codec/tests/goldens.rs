@@ -1,6 +1,11 @@
 //! The bytes of each codec, in hex: what PROTOCOL.md promises to other implementations. A change
 //! here is a change of the protocol.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "helpers of tests, which clippy does not know as such"
+)]
+
 use seamline_codec::{decode, encode, expected_len, max_encoded_len};
 use seamline_plan::{CodecSpec, DType, Tensor};
 
