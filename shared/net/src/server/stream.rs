@@ -1,0 +1,184 @@
+//! Reads one request from its stream.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use quinn::{ReadError, RecvStream, SendStream};
+use seamline_wire::{
+    Assembler, ErrorCode, ReadEvent, RequestHeader, RequestReader, Terminal, WireError,
+    encode_error,
+};
+use tokio::time::timeout_at;
+
+use super::Responder;
+use super::connection::Shared;
+use crate::error::{error_code, varint};
+
+/// The most that is taken from a stream at a time.
+pub(crate) const CHUNK: usize = 1 << 20;
+
+/// A complete request.
+pub struct IncomingRequest {
+    /// As the client sent it, checked against the limits.
+    pub header: RequestHeader,
+    /// One a tensor, in the header's order, each of the length that the header states.
+    pub payloads: Vec<Bytes>,
+    /// When the header was complete.
+    pub header_at: Instant,
+    /// When the last byte had come.
+    pub received_at: Instant,
+    /// When the client stops waiting, reckoned from the header's arrival.
+    pub deadline: Option<Instant>,
+    /// Sends the answer.
+    pub responder: Responder,
+}
+
+impl IncomingRequest {
+    /// How long the payloads took to arrive behind their header.
+    pub fn receive_time(&self) -> Duration {
+        self.received_at - self.header_at
+    }
+}
+
+enum ReadFailure {
+    /// The client took it back.
+    Cancelled(ErrorCode),
+    Lost,
+    Wire(WireError),
+    /// Answered already.
+    Refused,
+}
+
+/// Reads a request. `None` where there is none to work on; its client has been told.
+pub(super) async fn read(
+    shared: Arc<Shared>,
+    mut send: SendStream,
+    mut recv: RecvStream,
+) -> Option<IncomingRequest> {
+    let stream: u64 = send.id().into();
+    let mut reader = RequestReader::new(Instant::now(), &shared.limits, shared.deadlines);
+    let header = match read_header(&shared, &mut reader, &mut send, &mut recv).await {
+        Ok(header) => header,
+        Err(failure) => return end(&shared, stream, 0, failure, send, recv).await,
+    };
+    let header_at = Instant::now();
+    let payloads = match read_payloads(&mut reader, &mut recv, &header).await {
+        Ok(payloads) => payloads,
+        Err(failure) => return end(&shared, stream, header.id, failure, send, recv).await,
+    };
+    let deadline = header
+        .deadline_us
+        .and_then(|budget| header_at.checked_add(Duration::from_micros(budget)));
+    let responder = Responder::new(shared, send, stream, header.id);
+    Some(IncomingRequest {
+        header,
+        payloads,
+        header_at,
+        received_at: Instant::now(),
+        deadline,
+        responder,
+    })
+}
+
+async fn read_header(
+    shared: &Shared,
+    reader: &mut RequestReader,
+    send: &mut SendStream,
+    recv: &mut RecvStream,
+) -> Result<RequestHeader, ReadFailure> {
+    let header = loop {
+        if let Some(ReadEvent::Header(header)) = next(reader, recv).await? {
+            break header;
+        }
+    };
+    let begun = shared.session.lock().begin(send.id().into(), &header);
+    let Err(refusal) = begun else {
+        return Ok(header);
+    };
+    let retry_after = (refusal.code() == ErrorCode::Overloaded).then(|| {
+        // At least a millisecond, so that nobody spins.
+        (shared.contracts.load().queue_us / 1000).max(1)
+    });
+    if let Ok(frame) = encode_error(header.id, refusal.code(), refusal.to_string(), retry_after) {
+        // A client that is gone needs no refusal.
+        let _ = send.write_chunk(frame).await;
+        let _ = send.finish();
+    }
+    let _ = recv.stop(varint(refusal.code()));
+    Err(ReadFailure::Refused)
+}
+
+async fn read_payloads(
+    reader: &mut RequestReader,
+    recv: &mut RecvStream,
+    header: &RequestHeader,
+) -> Result<Vec<Bytes>, ReadFailure> {
+    let mut assembler = Assembler::new(&header.tensors);
+    loop {
+        match next(reader, recv).await? {
+            Some(ReadEvent::Payload { data, .. }) => assembler.push(data),
+            Some(ReadEvent::End) => return Ok(assembler.finish()),
+            Some(ReadEvent::Header(_)) | None => {}
+        }
+    }
+}
+
+/// The reader's next event, or `None` after more bytes went in.
+async fn next(
+    reader: &mut RequestReader,
+    recv: &mut RecvStream,
+) -> Result<Option<ReadEvent<RequestHeader>>, ReadFailure> {
+    if let Some(event) = reader.poll(Instant::now()).map_err(ReadFailure::Wire)? {
+        return Ok(Some(event));
+    }
+    let read = recv.read_chunk(CHUNK, true);
+    let read = match reader.poll_timeout() {
+        Some(deadline) => match timeout_at(deadline.into(), read).await {
+            Ok(read) => read,
+            // The reader itself finds that the time is over.
+            Err(_) => return Ok(None),
+        },
+        None => read.await,
+    };
+    match read {
+        Ok(Some(chunk)) => reader.handle_data(chunk.bytes),
+        Ok(None) => reader.handle_end(),
+        Err(ReadError::Reset(code)) => return Err(ReadFailure::Cancelled(error_code(code))),
+        Err(_) => return Err(ReadFailure::Lost),
+    }
+    Ok(None)
+}
+
+async fn end(
+    shared: &Shared,
+    stream: u64,
+    id: u128,
+    failure: ReadFailure,
+    mut send: SendStream,
+    mut recv: RecvStream,
+) -> Option<IncomingRequest> {
+    match failure {
+        ReadFailure::Refused => shared.delivering(send),
+        ReadFailure::Lost => shared.end(stream, Terminal::Lost),
+        ReadFailure::Cancelled(code) => {
+            let _ = send.reset(varint(code));
+            shared.end(stream, Terminal::Cancelled(code));
+        }
+        ReadFailure::Wire(error) if error.is_breach() => {
+            shared.end(stream, Terminal::Failed(error.code()));
+            shared.breach(&error);
+        }
+        ReadFailure::Wire(error) => {
+            let code = error.code();
+            shared.end(stream, Terminal::Failed(code));
+            if let Ok(frame) = encode_error(id, code, error.to_string(), None) {
+                let _ = send.write_chunk(frame).await;
+                let _ = send.finish();
+            }
+            let _ = recv.stop(varint(code));
+            shared.delivering(send);
+        }
+    }
+    None
+}

@@ -1,0 +1,128 @@
+//! How QUIC is tuned.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::congestion::{BbrConfig, CubicConfig};
+use quinn::{IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
+
+/// What decides how much may be in flight on the path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Congestion {
+    /// RFC 9438. Backs off on loss; right for wired and most Wi-Fi links.
+    #[default]
+    Cubic,
+    /// Models bandwidth and round trip instead of reacting to loss. Try it on cellular links with
+    /// random loss; on loopback and with small socket buffers it is much slower than Cubic.
+    /// quinn calls its implementation experimental.
+    Bbr,
+}
+
+/// How QUIC is tuned. The defaults suit a device on Wi-Fi or cellular and a service in a data
+/// centre; both sides choose their own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransportOptions {
+    /// Default: [`Congestion::Cubic`].
+    pub congestion: Congestion,
+    /// How much the peer may send on one stream before it is read.
+    ///
+    /// Unit: bytes. Default: 8 MiB. Bound: 2^62. Cost: memory per stream with a fast peer and a
+    /// slow reader. One stream reaches at most window / round trip: 8 MiB at 100 ms is
+    /// 670 Mbit/s.
+    pub stream_window: u64,
+    /// How much the peer may send on all streams together before it is read.
+    ///
+    /// Unit: bytes. Default: 32 MiB. Bound: 2^62. Cost: memory per connection at worst. Lower it
+    /// where thousands of devices connect.
+    pub connection_window: u64,
+    /// How much may wait here for the peer's acknowledgement, all streams together.
+    ///
+    /// Unit: bytes. Default: 16 MiB. Cost: memory per connection at worst.
+    pub send_window: u64,
+    /// Kernel buffer of the UDP socket, each direction.
+    ///
+    /// Unit: bytes. Default: 4 MiB. Bound: the kernel's (`net.core.rmem_max`, `wmem_max`), which
+    /// cuts it silently. Cost: kernel memory per socket, not per connection. Too small a one
+    /// drops bursts: answers of 300 KiB come in one.
+    pub socket_buffer: usize,
+    /// Silence after which a connection counts as lost.
+    ///
+    /// Default: 30 s. Bound: the lesser of both sides' holds. Shorter finds a dead peer sooner;
+    /// longer survives longer radio gaps.
+    pub idle_timeout: Duration,
+    /// How often an idle connection is kept alive; `None` for never.
+    ///
+    /// Default: 10 s on both sides. Must be well below `idle_timeout` and below the lifetime of
+    /// a NAT mapping (often 30 s). Cost: a small packet and a radio wake-up each time.
+    pub keep_alive: Option<Duration>,
+    /// Largest UDP payload that path-MTU discovery tries; `None` chooses by the peer: 6000 bytes
+    /// on loopback, 1452 elsewhere.
+    ///
+    /// Unit: bytes. Bound: 1200 to 65,527. Raise it on networks with jumbo frames. Above about
+    /// 6500, ten segments of segmentation offload no longer fit a 64 KiB send, and throughput
+    /// collapses.
+    pub mtu_max: Option<u16>,
+    /// The round trip assumed before one is measured.
+    ///
+    /// Default: 100 ms. It sets the first retransmission of a connection's first packets. Lower
+    /// it in a data centre, raise it for satellites.
+    pub initial_rtt: Duration,
+}
+
+impl Default for TransportOptions {
+    fn default() -> TransportOptions {
+        TransportOptions {
+            congestion: Congestion::Cubic,
+            stream_window: 8 << 20,
+            connection_window: 32 << 20,
+            send_window: 16 << 20,
+            socket_buffer: 4 << 20,
+            idle_timeout: Duration::from_secs(30),
+            keep_alive: Some(Duration::from_secs(10)),
+            mtu_max: None,
+            initial_rtt: Duration::from_millis(100),
+        }
+    }
+}
+
+const MTU_MAX_LOOPBACK: u16 = 6000;
+const MTU_MAX: u16 = 1452;
+const MTU_MIN: u16 = 1200;
+
+impl TransportOptions {
+    /// The quinn configuration for `peer`, who may open `streams` bidirectional streams at a time.
+    pub(crate) fn to_quinn(&self, peer: SocketAddr, streams: u32) -> Arc<TransportConfig> {
+        let mut config = TransportConfig::default();
+        let mut mtu = MtuDiscoveryConfig::default();
+        let automatic = if peer.ip().to_canonical().is_loopback() {
+            MTU_MAX_LOOPBACK
+        } else {
+            MTU_MAX
+        };
+        mtu.upper_bound(self.mtu_max.unwrap_or(automatic).max(MTU_MIN));
+        config
+            .max_concurrent_bidi_streams(VarInt::from_u32(streams))
+            .max_concurrent_uni_streams(VarInt::from_u32(0))
+            .datagram_receive_buffer_size(None)
+            .stream_receive_window(varint(self.stream_window))
+            .receive_window(varint(self.connection_window))
+            .send_window(self.send_window)
+            .keep_alive_interval(self.keep_alive)
+            .initial_rtt(self.initial_rtt)
+            .mtu_discovery_config(Some(mtu))
+            // Beyond 2^62 ms a timeout is none.
+            .max_idle_timeout(IdleTimeout::try_from(self.idle_timeout).ok());
+        match self.congestion {
+            Congestion::Cubic => {
+                config.congestion_controller_factory(Arc::new(CubicConfig::default()))
+            }
+            Congestion::Bbr => config.congestion_controller_factory(Arc::new(BbrConfig::default())),
+        };
+        Arc::new(config)
+    }
+}
+
+fn varint(value: u64) -> VarInt {
+    VarInt::from_u64(value).unwrap_or(VarInt::MAX)
+}
