@@ -45,6 +45,8 @@ pub struct ClientOptions {
     pub limits: Limits,
     /// Program and version, in the hello.
     pub agent: String,
+    /// Optional parts of the protocol that this client can use; none so far.
+    pub features: u64,
     /// Protocol versions; all that this build speaks unless a test says otherwise.
     pub versions: VersionRange,
 }
@@ -66,6 +68,7 @@ impl ClientOptions {
             deadlines: Deadlines::default(),
             limits: Limits::default(),
             agent: concat!("seamline/", env!("CARGO_PKG_VERSION")).to_owned(),
+            features: 0,
             versions: VERSIONS,
         }
     }
@@ -79,8 +82,8 @@ impl Client {
     ///
     /// # Errors
     /// [`ConnectError`].
-    pub async fn connect(options: &ClientOptions) -> Result<ClientConnection, ConnectError> {
-        ClientEndpoint::bind(options.addr, &options.transport)
+    pub async fn connect(options: ClientOptions) -> Result<ClientConnection, ConnectError> {
+        ClientEndpoint::bind(options.addr, options.transport.socket_buffer)
             .map_err(|error| {
                 ConnectError::new(options.addr, ConnectErrorKind::Configuration, None, error)
             })?
@@ -96,20 +99,18 @@ pub struct ClientEndpoint {
 }
 
 impl ClientEndpoint {
-    /// A socket on a free port, of the address family of `peer`. Needs a tokio runtime.
+    /// A socket on a free port, of the address family of `peer`, with kernel buffers of `buffer`
+    /// bytes (see [`TransportOptions::socket_buffer`]). Needs a tokio runtime.
     ///
     /// # Errors
     /// [`BindError`].
-    pub fn bind(
-        peer: SocketAddr,
-        transport: &TransportOptions,
-    ) -> Result<ClientEndpoint, BindError> {
+    pub fn bind(peer: SocketAddr, buffer: usize) -> Result<ClientEndpoint, BindError> {
         let any: IpAddr = match peer {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
         let addr = SocketAddr::new(any, 0);
-        let socket = socket::bind(addr, transport.socket_buffer)?;
+        let socket = socket::bind(addr, buffer)?;
         let quic = Endpoint::new(
             EndpointConfig::default(),
             None,
@@ -125,9 +126,9 @@ impl ClientEndpoint {
     /// # Errors
     /// [`ConnectError`], whose [`kind`](ConnectError::kind) tells a wrong certificate from a
     /// service that does not answer.
-    pub async fn connect(&self, options: &ClientOptions) -> Result<ClientConnection, ConnectError> {
+    pub async fn connect(&self, options: ClientOptions) -> Result<ClientConnection, ConnectError> {
         let deadline = Instant::now() + options.deadlines.handshake;
-        match timeout_at(deadline.into(), self.handshake(options, deadline)).await {
+        match timeout_at(deadline.into(), self.handshake(&options, deadline)).await {
             Ok(result) => result,
             Err(_) => Err(ConnectError::lost(
                 options.addr,
@@ -140,8 +141,8 @@ impl ClientEndpoint {
     ///
     /// # Errors
     /// [`BindError`]; the old socket is kept.
-    pub fn rebind(&self, local: SocketAddr, transport: &TransportOptions) -> Result<(), BindError> {
-        let socket = socket::bind(local, transport.socket_buffer)?;
+    pub fn rebind(&self, local: SocketAddr, buffer: usize) -> Result<(), BindError> {
+        let socket = socket::bind(local, buffer)?;
         self.quic
             .rebind(socket)
             .map_err(|error| BindError::Io { addr: local, error })
@@ -200,7 +201,7 @@ async fn hello(
     let hello = Hello {
         agent: options.agent.clone(),
         token,
-        features: 0,
+        features: options.features,
     };
     let now = Instant::now();
     let mut machine = ClientHandshake::new(now, options.versions, &hello, options.deadlines)

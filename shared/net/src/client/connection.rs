@@ -112,17 +112,22 @@ impl ClientConnection {
         self.shared.control.notify_one();
         match answered.await {
             Ok(answer) => answer.map(ContractHandle).map_err(OpenError::Refused),
-            Err(_) => Err(OpenError::Lost(self.closed().await)),
+            Err(_) => Err(OpenError::Lost(self.wait_closed().await)),
         }
     }
 
-    /// Sends a request and waits for its answer, in the caller's task. Dropping the future
+    /// Sends a request, `payloads` one a tensor and without a copy, and waits for its answer, in
+    /// the caller's task. Dropping the future
     /// cancels the request: the service is told, and frees what it holds.
     ///
     /// # Errors
     /// [`RequestError`].
-    pub async fn request(&self, request: Request) -> Result<Reply, RequestError> {
-        request::run(&self.shared, request).await
+    pub async fn request(
+        &self,
+        request: Request,
+        payloads: Vec<Bytes>,
+    ) -> Result<Reply, RequestError> {
+        request::run(&self.shared, request, payloads).await
     }
 
     /// What the service said of itself.
@@ -182,7 +187,7 @@ impl ClientConnection {
     }
 
     /// Why the connection ended, where it has.
-    pub fn close_reason(&self) -> Option<CloseReason> {
+    pub fn closed_reason(&self) -> Option<CloseReason> {
         self.shared
             .quic
             .close_reason()
@@ -190,8 +195,13 @@ impl ClientConnection {
             .map(CloseReason::from)
     }
 
+    /// Whether both are handles to one connection.
+    pub fn is_same(&self, other: &ClientConnection) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// Waits for the connection's end.
-    pub async fn closed(&self) -> CloseReason {
+    pub async fn wait_closed(&self) -> CloseReason {
         CloseReason::from(&self.shared.quic.closed().await)
     }
 }

@@ -34,14 +34,10 @@ pub struct Request {
     pub deadline: Option<Instant>,
     /// For tracing across machines.
     pub trace: Option<TraceContext>,
-    /// The state slot of a recurrent net.
-    pub session: Option<u64>,
-    /// The step within that session, from 0.
-    pub session_step: u64,
+    /// The state slot of a recurrent net, and the step within that session, from 0.
+    pub session: Option<(u64, u64)>,
     /// The values that cross, in the cut's order.
     pub tensors: Vec<TensorHeader>,
-    /// Their bytes, one a tensor; sent without a copy.
-    pub payloads: Vec<Bytes>,
 }
 
 impl Request {
@@ -53,7 +49,6 @@ impl Request {
         contract: ContractHandle,
         cut: u16,
         tensors: Vec<TensorHeader>,
-        payloads: Vec<Bytes>,
     ) -> Result<Request, IdentityError> {
         Ok(Request {
             id: random_id()?,
@@ -63,9 +58,7 @@ impl Request {
             deadline: None,
             trace: None,
             session: None,
-            session_step: 0,
             tensors,
-            payloads,
         })
     }
 }
@@ -139,7 +132,11 @@ impl Drop for InFlight<'_> {
     }
 }
 
-pub(super) async fn run(shared: &Shared, request: Request) -> Result<Reply, RequestError> {
+pub(super) async fn run(
+    shared: &Shared,
+    request: Request,
+    payloads: Vec<Bytes>,
+) -> Result<Reply, RequestError> {
     let deadline = request.deadline;
     let id = request.id;
     shared
@@ -153,7 +150,7 @@ pub(super) async fn run(shared: &Shared, request: Request) -> Result<Reply, Requ
         streams: None,
         terminal: Terminal::Cancelled(ErrorCode::Cancelled),
     };
-    let exchange = exchange(shared, request, &mut in_flight);
+    let exchange = exchange(shared, request, payloads, &mut in_flight);
     let result = match deadline {
         Some(deadline) => match timeout_at(deadline.into(), exchange).await {
             Ok(result) => result,
@@ -173,13 +170,14 @@ pub(super) async fn run(shared: &Shared, request: Request) -> Result<Reply, Requ
 async fn exchange(
     shared: &Shared,
     request: Request,
+    payloads: Vec<Bytes>,
     in_flight: &mut InFlight<'_>,
 ) -> Result<Reply, RequestError> {
     let started = Instant::now();
     let streams = shared.quic.open_bi().await.map_err(|error| lost(&error))?;
     let (send, recv) = in_flight.streams.insert(streams);
     // The header is made only now: waiting for a stream has used up some of the budget.
-    let mut chunks = encode(shared, request)?;
+    let mut chunks = encode(shared, request, payloads)?;
     match send.write_all_chunks(&mut chunks).await {
         Ok(()) => {
             // Fails only where the service has stopped the stream; its answer then says why.
@@ -226,7 +224,11 @@ async fn exchange(
     }
 }
 
-fn encode(shared: &Shared, request: Request) -> Result<Vec<Bytes>, RequestError> {
+fn encode(
+    shared: &Shared,
+    request: Request,
+    payloads: Vec<Bytes>,
+) -> Result<Vec<Bytes>, RequestError> {
     let left = request
         .deadline
         .map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -237,15 +239,15 @@ fn encode(shared: &Shared, request: Request) -> Result<Vec<Bytes>, RequestError>
         priority: request.priority,
         deadline_us: left.map(|left| u64::try_from(left.as_micros()).unwrap_or(u64::MAX)),
         trace: request.trace,
-        session: request.session,
-        session_step: request.session_step,
+        session: request.session.map(|(slot, _)| slot),
+        session_step: request.session.map_or(0, |(_, step)| step),
         tensors: request.tensors,
     };
-    let frame = encode_request(&header, &request.payloads, &shared.request_limits)
+    let frame = encode_request(&header, &payloads, &shared.request_limits)
         .map_err(RequestError::Invalid)?;
-    let mut chunks = Vec::with_capacity(1 + request.payloads.len());
+    let mut chunks = Vec::with_capacity(1 + payloads.len());
     chunks.push(frame);
-    chunks.extend(request.payloads);
+    chunks.extend(payloads);
     Ok(chunks)
 }
 

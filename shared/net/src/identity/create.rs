@@ -100,6 +100,18 @@ pub fn token(dir: &Path, name: &str) -> Result<DeviceToken, IdentityError> {
     Ok(token)
 }
 
+/// Writes a new random secret to `path`: 64 hex digits and a line end, readable by its owner only.
+///
+/// # Errors
+/// [`IdentityError::Exists`] or the operating system's.
+pub fn secret(path: &Path) -> Result<(), IdentityError> {
+    write_new(
+        path,
+        &format!("{}\n", DeviceToken::random()?.to_hex()),
+        true,
+    )
+}
+
 pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), IdentityError> {
     crate::tls::provider()
         .secure_random

@@ -248,11 +248,11 @@ async fn run_control(shared: Arc<Shared>, control: (SendStream, RecvStream), res
     let mut chunk = Some(rest);
     let mut reading = true;
     loop {
-        if let Some(bytes) = chunk.take() {
-            if let Err(error) = handle_control(&shared, bytes) {
-                shared.breach(&error);
-                return;
-            }
+        if let Some(bytes) = chunk.take()
+            && let Err(error) = handle_control(&shared, bytes)
+        {
+            shared.breach(&error);
+            return;
         }
         loop {
             let transmit = shared.session.lock().poll_transmit();

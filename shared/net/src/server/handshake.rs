@@ -84,10 +84,10 @@ pub(super) async fn run(
     machine
         .welcome(contracts.load())
         .map_err(|error| AcceptError::Wire { peer, error })?;
-    if let Some(welcome) = machine.poll_transmit() {
-        if let Err(quinn::WriteError::ConnectionLost(error)) = send.write_chunk(welcome).await {
-            return Err(lost(&error));
-        }
+    if let Some(welcome) = machine.poll_transmit()
+        && let Err(quinn::WriteError::ConnectionLost(error)) = send.write_chunk(welcome).await
+    {
+        return Err(lost(&error));
     }
     tracing::debug!(%peer, device = %identity, agent = %hello.agent, "client welcomed");
     Ok(ServerConnection::start(
