@@ -17,7 +17,7 @@ fn strides(dtype: DType, shape: &[usize], axis: usize) -> Strides {
 }
 
 /// A batch under construction: one value of all its requests, joined along `axis`.
-pub struct Joiner {
+pub(crate) struct Joiner {
     dtype: DType,
     shape: Vec<usize>,
     axis: usize,
@@ -30,7 +30,7 @@ impl Joiner {
     ///
     /// # Errors
     /// [`TensorError::Overflow`].
-    pub fn new(
+    pub(crate) fn new(
         dtype: DType,
         shape: &[usize],
         axis: usize,
@@ -50,7 +50,7 @@ impl Joiner {
     ///
     /// # Errors
     /// What `fill` returns; the batch is then unusable.
-    pub fn add<E>(
+    pub(crate) fn add<E>(
         &mut self,
         rows: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
@@ -77,7 +77,7 @@ impl Joiner {
     ///
     /// # Errors
     /// None in practice: the buffer was made for the shape.
-    pub fn finish(self) -> Result<Tensor, TensorError> {
+    pub(crate) fn finish(self) -> Result<Tensor, TensorError> {
         let bytes = Tensor::byte_len(self.dtype, &self.shape).unwrap_or_default();
         let words = Tensor::from_vec(vec![self.data.len()], self.data)?;
         Tensor::new(self.dtype, self.shape, words.bytes().slice(..bytes))
@@ -89,7 +89,7 @@ impl Joiner {
 ///
 /// # Errors
 /// [`TensorError::Length`] where the rows do not add up to the size of the axis.
-pub fn split(tensor: &Tensor, axis: usize, rows: &[usize]) -> Result<Vec<Tensor>, TensorError> {
+pub(crate) fn split(tensor: &Tensor, axis: usize, rows: &[usize]) -> Result<Vec<Tensor>, TensorError> {
     let shape = tensor.shape();
     let all = shape.get(axis).copied().unwrap_or_default();
     if axis >= shape.len() || rows.iter().sum::<usize>() != all {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use seamline_net::TransportOptions;
+use seamline_net::{TransportOptions, random_id};
 use seamline_ort::{Provider, Runtime, SessionOptions};
 use seamline_plan::{Bundle, CodecSpec, Crossing, Cut, Manifest, Side};
 
@@ -297,13 +297,18 @@ impl Client {
     }
 
     /// A session of a recurrent net: steps in order, state kept on both sides.
-    pub fn session(&self) -> Session {
-        Session {
+    ///
+    /// # Errors
+    /// [`ErrorKind::Identity`] where the operating system gives no random bytes for its id.
+    pub fn session(&self) -> Result<Session, Error> {
+        let id = random_id().map_err(|error| Error::new(ErrorKind::Identity, error))?;
+        Ok(Session {
             client: self.clone(),
-            id: seamline_net::session_id(),
+            // Ids are local to a connection: half of the random bits are plenty.
+            id: (id >> 64) as u64,
             step: 0,
             state: Arc::new(Mutex::new(DeviceState::default())),
-        }
+        })
     }
 
     /// A stream of frames with several requests in flight.

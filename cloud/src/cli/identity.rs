@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use seamline_cloud::ADMIN_TOKEN_FILE;
-use seamline_net::identity::{DeviceToken, create};
+use seamline_net::identity::create;
 
 #[derive(Args)]
 pub(crate) struct Identity {
@@ -83,9 +83,7 @@ impl Identity {
 fn new(dir: &Path, hosts: &[String], days: u32) -> anyhow::Result<Vec<String>> {
     create::authority(dir, "Seamline authority", create::AUTHORITY_DAYS)?;
     create::server(dir, hosts, days)?;
-    let token = DeviceToken::random()?.to_hex();
-    create::write_new(&dir.join(ADMIN_TOKEN_FILE), &format!("{token}\n"), true)
-        .context("the admin token")?;
+    create::secret(&dir.join(ADMIN_TOKEN_FILE)).context("the admin token")?;
     let made = ["ca.pem", "ca.key", "server.pem", "server.key", ADMIN_TOKEN_FILE];
     Ok(made.map(String::from).into())
 }

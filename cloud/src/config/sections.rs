@@ -255,8 +255,6 @@ impl LimitsConfig {
 pub enum Congestion {
     /// RFC 9438: the usual choice.
     Cubic,
-    /// RFC 9002 section 7.
-    NewReno,
     /// Model-based; holds its rate on links that lose packets at random.
     Bbr,
 }
@@ -265,7 +263,7 @@ pub enum Congestion {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TransportConfig {
-    /// Congestion control: `"cubic"`, `"newreno"` or `"bbr"`.
+    /// Congestion control: `"cubic"` or `"bbr"`.
     ///
     /// Default `"cubic"`. It governs the answers; requests follow the device's own setting.
     pub congestion: Congestion,
