@@ -10,10 +10,12 @@ mod bodies;
 pub mod builder;
 mod cut;
 mod external;
+pub mod extract;
 mod functions;
 mod graph;
 pub mod infer;
 mod outputs;
+pub mod preprocess;
 #[allow(
     rustdoc::all,
     reason = "generated; the documentation is in proto/onnx.proto"

@@ -1,5 +1,6 @@
 //! Writing ONNX: a [`Graph`] back to messages and files.
 
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -102,21 +103,16 @@ impl Graph {
             overridable = self.initializers.keys().copied().collect();
         }
         let inputs = self.inputs.iter().chain(&overridable);
-        let interface = |id: &ValueId| declaration(self.value(*id));
+        let interface: HashSet<ValueId> = inputs.clone().chain(&self.outputs).copied().collect();
+        let declare = |id: &ValueId| declaration(self.value(*id));
         let (dense, sparse): (Vec<_>, Vec<_>) = self
             .initializers
             .values()
             .cloned()
             .partition(|weight| weight.sparse.is_none());
         GraphProto {
-            name: Some(self.name.clone()),
-            node: self
-                .nodes
-                .iter()
-                .map(|node| self.to_node_proto(node))
-                .collect(),
-            input: inputs.map(interface).collect(),
-            output: self.outputs.iter().map(interface).collect(),
+            input: inputs.map(declare).collect(),
+            output: self.outputs.iter().map(declare).collect(),
             initializer: dense.into_iter().map(|weight| weight.tensor).collect(),
             sparse_initializer: sparse
                 .into_iter()
@@ -125,16 +121,26 @@ impl Graph {
             value_info: self
                 .values
                 .iter()
-                .zip(0u32..)
-                .filter(|&(_, id)| {
-                    !self.inputs.contains(&ValueId(id)) && !self.outputs.contains(&ValueId(id))
-                })
-                .filter(|&(_, id)| !overridable.contains(&ValueId(id)))
+                .zip((0u32..).map(ValueId))
+                .filter(|(_, id)| !interface.contains(id))
                 .filter_map(|(value, _)| value.declared.clone())
                 .collect(),
+            ..self.to_graph_proto_of(self.nodes.iter())
+        }
+    }
+
+    /// The graph's own name, documentation and annotations with `nodes`, and no values.
+    pub(crate) fn to_graph_proto_of<'a>(
+        &self,
+        nodes: impl Iterator<Item = &'a Node>,
+    ) -> GraphProto {
+        GraphProto {
+            name: Some(self.name.clone()),
+            node: nodes.map(|node| self.to_node_proto(node)).collect(),
             doc_string: self.header.graph_doc.clone(),
             metadata_props: self.header.graph_metadata.clone(),
             quantization_annotation: self.header.quantization.clone(),
+            ..GraphProto::default()
         }
     }
 
@@ -158,7 +164,7 @@ impl Graph {
 }
 
 /// The value's own declaration, or one made from its dtype and shape.
-fn declaration(value: &Value) -> ValueInfoProto {
+pub(crate) fn declaration(value: &Value) -> ValueInfoProto {
     if let Some(declared) = &value.declared
         && declared.r#type.is_some()
     {
@@ -207,7 +213,7 @@ pub struct ExternalWeights {
     threshold: u64,
     chunks: Vec<(u64, Bytes)>,
     end: u64,
-    placed: std::collections::HashMap<blake3::Hash, u64>,
+    placed: HashMap<blake3::Hash, u64>,
 }
 
 impl ExternalWeights {
@@ -218,7 +224,7 @@ impl ExternalWeights {
             threshold,
             chunks: Vec::new(),
             end: 0,
-            placed: std::collections::HashMap::new(),
+            placed: HashMap::new(),
         }
     }
 
