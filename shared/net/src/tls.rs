@@ -117,7 +117,7 @@ pub(crate) fn explain(code: u64, reason: &str, refuser: Refuser) -> String {
         ),
         49 => format!("{whose} certificate does not give access"),
         51 => format!(
-            "{whose} signature does not verify; certificate and key may not belong together"
+            "{whose} signature does not verify: certificate and key do not belong together, or another authority of the same name issued it"
         ),
         70 => "no TLS version in common; Seamline needs TLS 1.3".to_owned(),
         116 => format!("{whose} certificate is missing; give a device certificate and its key"),

@@ -31,10 +31,13 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 pub fn authority(dir: &Path, name: &str, days: u32) -> Result<(), IdentityError> {
     check_name(name)?;
     fs::create_dir_all(dir).map_err(|error| IdentityError::io(dir, error))?;
-    let mut params = params(name, days)?;
+    let key = KeyPair::generate().map_err(rcgen_error)?;
+    // Two authorities of one name would be told apart only by signatures that fail to verify, and
+    // the error would blame the key instead of the authority.
+    let key_id = blake3::hash(key.public_key_raw()).to_hex();
+    let mut params = params(&format!("{name} {}", &key_id[..8]), days)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    let key = KeyPair::generate().map_err(rcgen_error)?;
     let certificate = params.self_signed(&key).map_err(rcgen_error)?;
     write_pair(
         dir,

@@ -11,7 +11,7 @@ mod peer;
 mod token;
 
 pub use error::IdentityError;
-pub use peer::PeerIdentity;
+pub use peer::{PeerIdentity, Proof};
 pub use token::{DeviceToken, TokenList};
 
 use std::path::Path;

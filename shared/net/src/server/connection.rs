@@ -221,8 +221,13 @@ impl ConnectionHandle {
         self.shared.close(code, reason);
     }
 
+    /// Who the client is.
+    pub fn identity(&self) -> &PeerIdentity {
+        &self.shared.identity
+    }
+
     /// Waits for the connection's end.
-    pub async fn closed(&self) -> CloseReason {
+    pub async fn wait_closed(&self) -> CloseReason {
         CloseReason::from(&self.shared.quic.closed().await)
     }
 
