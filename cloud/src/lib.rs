@@ -6,7 +6,6 @@
 
 pub mod admin;
 pub mod admission;
-mod batch;
 pub mod batcher;
 pub mod config;
 mod connection;

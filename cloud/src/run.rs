@@ -4,10 +4,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use seamline_codec as codec;
-use seamline_plan::{CodecSpec, Cut, DType, Tensor};
+use seamline_plan::{CodecSpec, Cut, DType, Joiner, Tensor, split_rows};
 use seamline_wire::{ErrorCode, TensorHeader, Timings};
 
-use crate::batch::{Joiner, split};
 use crate::contract::{CheckedRequest, Contract};
 use crate::tail::{StateSlot, Tail, Values};
 
@@ -198,7 +197,7 @@ fn finish(
             .ok_or_else(|| Failure::internal(format!("the tail made no `{name}`")))?;
         let parts = match (rows, reply.batch_axis) {
             ([_], _) => vec![tensor.clone()],
-            (_, Some(axis)) => split(tensor, axis, &counts).map_err(Failure::internal)?,
+            (_, Some(axis)) => split_rows(tensor, axis, &counts).map_err(Failure::internal)?,
             (_, None) => return Err(Failure::internal("split without a batch axis")),
         };
         for (outputs, part) in outputs.iter_mut().zip(parts) {

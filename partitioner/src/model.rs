@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 use seamline_graph::infer::{
     InputDomain, Types, batch_symbol, domains, flops, infer, input_symbol, is_unnamed,
 };
+use seamline_graph::preprocess::{ImagePreprocess, PreprocessError};
 use seamline_graph::{Graph, ReadError, ValueId};
-use seamline_ort::{ModelSource, Optimization, RunError, Runtime, SessionError, SessionOptions};
+use seamline_ort::{
+    ModelSource, Optimization, RunError, Runtime, Session, SessionError, SessionOptions,
+};
 use seamline_plan::{Bindings, DType, Dim, Fingerprint, Tensor, TensorError};
 use thiserror::Error;
 
@@ -20,6 +23,9 @@ pub enum ModelError {
     /// Not a model that can be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// The preprocessing does not fit the model.
+    #[error(transparent)]
+    Preprocess(#[from] PreprocessError),
     /// The operating system refused.
     #[error("{}: {error}", path.display())]
     Io {
@@ -114,12 +120,20 @@ pub struct Model {
 }
 
 impl Model {
-    /// Reads the model at `path`; `shapes` are the sizes of symbols that the user gave.
+    /// Reads the model at `path`; `shapes` are the sizes of symbols that the user gave, `image` is
+    /// preprocessing to be put in front.
     ///
     /// # Errors
     /// [`ModelError`].
-    pub fn open(path: &Path, shapes: &Bindings) -> Result<Model, ModelError> {
-        let graph = Graph::read(path)?;
+    pub fn open(
+        path: &Path,
+        shapes: &Bindings,
+        image: Option<&ImagePreprocess>,
+    ) -> Result<Model, ModelError> {
+        let mut graph = Graph::read(path)?;
+        if let Some(image) = image {
+            graph = image.apply(&graph)?;
+        }
         let hash = seamline_plan::map_file(path)
             .map(|file| Fingerprint::of(file.bytes()))
             .map_err(|error| ModelError::Io { path: path.to_owned(), error })?;
@@ -234,12 +248,46 @@ impl Model {
         names: &[String],
         inputs: &BTreeMap<String, Tensor>,
     ) -> Result<Vec<Tensor>, ModelError> {
-        let folder = self.graph.source.as_ref().and_then(|path| path.parent());
         let bytes = self.graph.encode_with_outputs(names);
-        let options =
-            SessionOptions { optimization: Optimization::Off, ..SessionOptions::default() };
-        let source = ModelSource::Bytes { bytes: &bytes, folder };
-        let mut session = runtime.session(source, &options)?;
+        let mut session = self.session_of(runtime, &bytes, Optimization::Off)?;
+        self.run(&mut session, inputs)
+    }
+
+    /// A session of the whole model.
+    ///
+    /// # Errors
+    /// [`ModelError::Session`].
+    pub fn session(
+        &self,
+        runtime: &Runtime,
+        optimization: Optimization,
+    ) -> Result<Session, ModelError> {
+        let outputs = self.graph.outputs.iter();
+        let names: Vec<String> = outputs.map(|&id| self.graph.value(id).name.clone()).collect();
+        let bytes = self.graph.encode_with_outputs(&names);
+        self.session_of(runtime, &bytes, optimization)
+    }
+
+    fn session_of(
+        &self,
+        runtime: &Runtime,
+        bytes: &[u8],
+        optimization: Optimization,
+    ) -> Result<Session, ModelError> {
+        let folder = self.graph.source.as_ref().and_then(|path| path.parent());
+        let options = SessionOptions { optimization, ..SessionOptions::default() };
+        Ok(runtime.session(ModelSource::Bytes { bytes, folder }, &options)?)
+    }
+
+    /// Runs a session of the whole model on named inputs.
+    ///
+    /// # Errors
+    /// [`ModelError::Run`].
+    pub fn run(
+        &self,
+        session: &mut Session,
+        inputs: &BTreeMap<String, Tensor>,
+    ) -> Result<Vec<Tensor>, ModelError> {
         let given: Vec<&Tensor> =
             session.inputs().iter().filter_map(|spec| inputs.get(&spec.name)).collect();
         session

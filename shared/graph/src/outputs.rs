@@ -1,8 +1,9 @@
-//! The same model with other outputs: for probe runs that look at inner values.
+//! A graph as the bytes of an ONNX file: with other outputs, for probe runs that look at inner
+//! values, or with its weights in a file that several models share.
 
 use prost::Message;
 
-use crate::Graph;
+use crate::{ExternalWeights, Graph};
 use crate::proto::ValueInfoProto;
 
 impl Graph {
@@ -24,6 +25,13 @@ impl Graph {
             // A value may be declared once only.
             graph.value_info.retain(|info| !names.iter().any(|name| name == info.name()));
         }
+        model.encode_to_vec()
+    }
+
+    /// The model as an ONNX file whose large weights are laid out in `weights`.
+    pub fn encode_with_external(&self, weights: &mut ExternalWeights) -> Vec<u8> {
+        let mut model = self.to_model_proto();
+        weights.take(&mut model);
         model.encode_to_vec()
     }
 }

@@ -2,6 +2,7 @@
 //! cut may lie before, inside or behind the preprocessing.
 
 use seamline_plan::{DType, Dim};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::builder::{self, node, tensor, value_info};
@@ -22,7 +23,8 @@ const ANTIALIAS_OPSET: i64 = 18;
 const OPTIONAL_SCALES_OPSET: i64 = 13;
 
 /// How a picture is brought to size; bilinear, half-pixel centres.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Resize {
     /// Not at all.
     #[default]
@@ -39,7 +41,8 @@ pub enum Resize {
 }
 
 /// The order of channels that the model expects. Pictures enter as RGB.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ChannelOrder {
     /// Red first.
     #[default]
@@ -50,7 +53,8 @@ pub enum ChannelOrder {
 
 /// From a `u8` picture `[N, H, W, 3]` to a float input `[N, 3, H, W]`: resize, crop, order the
 /// channels, then `(pixel * scale - mean) / std`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ImagePreprocess {
     /// The model's float input that the picture replaces.
     pub input: String,

@@ -258,21 +258,47 @@ impl BundleWriter {
     /// # Errors
     /// [`BundleError::Io`].
     pub fn add(&mut self, path: &str, content: &[u8]) -> Result<(), BundleError> {
+        self.add_with(path, |out| out.write_all(content))
+    }
+
+    /// Adds a file that `write` streams, so that large weights need not be in memory.
+    ///
+    /// # Errors
+    /// [`BundleError::Io`].
+    pub fn add_with(
+        &mut self,
+        path: &str,
+        write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
+    ) -> Result<(), BundleError> {
         let full = self.staging.join(path);
-        let io = |error| BundleError::Io {
-            path: full.clone(),
-            error,
-        };
+        let io = |error| BundleError::Io { path: full.clone(), error };
         if let Some(parent) = full.parent() {
             fs::create_dir_all(parent).map_err(io)?;
         }
-        fs::write(&full, content).map_err(io)?;
+        let file = fs::File::create(&full).map_err(io)?;
+        let mut sink = Hashing { file: io::BufWriter::new(file), hash: blake3::Hasher::new(), bytes: 0 };
+        write(&mut sink).and_then(|()| io::Write::flush(&mut sink)).map_err(io)?;
         self.files.push(FileEntry {
             path: path.to_owned(),
-            bytes: content.len() as u64,
-            blake3: Fingerprint::of(content),
+            bytes: sink.bytes,
+            blake3: Fingerprint(*sink.hash.finalize().as_bytes()),
         });
         Ok(())
+    }
+
+    /// Adds a file that is no part of the contract: it may change without changing the
+    /// fingerprint.
+    ///
+    /// # Errors
+    /// [`BundleError::Io`].
+    pub fn add_outside_contract(&self, path: &str, content: &[u8]) -> Result<(), BundleError> {
+        let full = self.staging.join(path);
+        fs::write(&full, content).map_err(|error| BundleError::Io { path: full.clone(), error })
+    }
+
+    /// Where a file that was added lies until [`BundleWriter::finish`].
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.staging.join(path)
     }
 
     /// Writes `manifest`, its file list filled in, and moves the bundle to its place; a bundle
@@ -307,6 +333,26 @@ impl BundleWriter {
             fs::rename(&self.staging, &self.target).map_err(io(&self.target))?;
         }
         Ok(Fingerprint::of(&json))
+    }
+}
+
+/// Counts and hashes what goes to a file.
+struct Hashing {
+    file: io::BufWriter<fs::File>,
+    hash: blake3::Hasher,
+    bytes: u64,
+}
+
+impl io::Write for Hashing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.hash.update(&bytes[..written]);
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
 }
 

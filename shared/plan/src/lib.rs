@@ -8,6 +8,7 @@ mod codec;
 mod dtype;
 mod file;
 mod manifest;
+mod rows;
 mod shape;
 mod tensor;
 
@@ -19,5 +20,6 @@ pub use manifest::{
     Crossing, Cut, FileEntry, Fingerprint, MANIFEST_FORMAT, Manifest, ModelInfo, Reply, Stage,
     StateSpec,
 };
+pub use rows::{Joiner, concat_rows, split_rows};
 pub use shape::{Bindings, Dim, SpecMismatch, TensorSpec, element_count, format_shape};
 pub use tensor::{Tensor, TensorError};

@@ -1,7 +1,8 @@
-//! Requests joined into one batch and the answer split again, along each value's batch axis.
+//! Tensors joined along an axis and split again: how requests become a batch and answers.
 
 use bytes::Bytes;
-use seamline_plan::{DType, Tensor, TensorError};
+
+use crate::{DType, Tensor, TensorError};
 
 /// Bytes before the batch axis (`outer` blocks) and bytes of one row in each block.
 struct Strides {
@@ -17,7 +18,7 @@ fn strides(dtype: DType, shape: &[usize], axis: usize) -> Strides {
 }
 
 /// A batch under construction: one value of all its requests, joined along `axis`.
-pub(crate) struct Joiner {
+pub struct Joiner {
     dtype: DType,
     shape: Vec<usize>,
     axis: usize,
@@ -29,16 +30,16 @@ impl Joiner {
     /// Room for `rows` rows of a value whose shape is `shape` apart from its size along `axis`.
     ///
     /// # Errors
-    /// [`TensorError::Overflow`].
-    pub(crate) fn new(
+    /// [`TensorError::Overflow`], also where the shape has no such axis.
+    pub fn new(
         dtype: DType,
         shape: &[usize],
         axis: usize,
         rows: usize,
     ) -> Result<Joiner, TensorError> {
         let mut shape = shape.to_vec();
-        shape[axis] = rows;
-        let Some(bytes) = Tensor::byte_len(dtype, &shape) else {
+        let size = shape.get_mut(axis).map(|size| *size = rows);
+        let (Some(()), Some(bytes)) = (size, Tensor::byte_len(dtype, &shape)) else {
             return Err(TensorError::Overflow { dtype, shape });
         };
         // u64 storage keeps the elements aligned for every dtype.
@@ -50,7 +51,7 @@ impl Joiner {
     ///
     /// # Errors
     /// What `fill` returns; the batch is then unusable.
-    pub(crate) fn add<E>(
+    pub fn add<E>(
         &mut self,
         rows: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
@@ -77,11 +78,39 @@ impl Joiner {
     ///
     /// # Errors
     /// None in practice: the buffer was made for the shape.
-    pub(crate) fn finish(self) -> Result<Tensor, TensorError> {
+    pub fn finish(self) -> Result<Tensor, TensorError> {
         let bytes = Tensor::byte_len(self.dtype, &self.shape).unwrap_or_default();
         let words = Tensor::from_vec(vec![self.data.len()], self.data)?;
         Tensor::new(self.dtype, self.shape, words.bytes().slice(..bytes))
     }
+}
+
+/// `parts` joined along `axis`.
+///
+/// # Errors
+/// [`TensorError`] where their dtypes or shapes do not fit together.
+pub fn concat_rows(parts: &[&Tensor], axis: usize) -> Result<Tensor, TensorError> {
+    let (dtype, shape) = parts.first().map_or((DType::F32, &[][..]), |t| (t.dtype(), t.shape()));
+    let size = |part: &&Tensor| part.shape().get(axis).copied().unwrap_or_default();
+    let mut joiner = Joiner::new(dtype, shape, axis, parts.iter().map(size).sum())?;
+    for part in parts {
+        if part.dtype() != dtype {
+            return Err(TensorError::DType { asked: dtype, got: part.dtype() });
+        }
+        joiner.add(size(part), |out| {
+            if out.len() != part.bytes().len() {
+                return Err(TensorError::Length {
+                    dtype,
+                    shape: part.shape().to_vec(),
+                    expected: out.len(),
+                    got: part.bytes().len(),
+                });
+            }
+            out.copy_from_slice(part.bytes());
+            Ok(())
+        })?;
+    }
+    joiner.finish()
 }
 
 /// `tensor` cut along `axis` into parts of `rows` rows each. Along the outermost axis the parts
@@ -89,7 +118,7 @@ impl Joiner {
 ///
 /// # Errors
 /// [`TensorError::Length`] where the rows do not add up to the size of the axis.
-pub(crate) fn split(tensor: &Tensor, axis: usize, rows: &[usize]) -> Result<Vec<Tensor>, TensorError> {
+pub fn split_rows(tensor: &Tensor, axis: usize, rows: &[usize]) -> Result<Vec<Tensor>, TensorError> {
     let shape = tensor.shape();
     let all = shape.get(axis).copied().unwrap_or_default();
     if axis >= shape.len() || rows.iter().sum::<usize>() != all {
@@ -127,23 +156,7 @@ pub(crate) fn split(tensor: &Tensor, axis: usize, rows: &[usize]) -> Result<Vec<
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-
     use super::*;
-
-    fn join(parts: &[Tensor], axis: usize) -> Tensor {
-        let rows: usize = parts.iter().map(|part| part.shape()[axis]).sum();
-        let mut joiner = Joiner::new(parts[0].dtype(), parts[0].shape(), axis, rows).unwrap();
-        for part in parts {
-            joiner
-                .add(part.shape()[axis], |out| {
-                    out.copy_from_slice(part.bytes());
-                    Ok::<(), Infallible>(())
-                })
-                .unwrap();
-        }
-        joiner.finish().unwrap()
-    }
 
     #[test]
     fn joining_and_splitting_are_inverse_along_every_axis() {
@@ -156,9 +169,9 @@ mod tests {
                 Tensor::from_vec(shape, elements).unwrap()
             };
             let parts = [part(1, 0.0), part(3, 100.0), part(2, 200.0)];
-            let joined = join(&parts, axis);
+            let joined = concat_rows(&parts.each_ref(), axis).unwrap();
             assert_eq!(joined.shape()[axis], 6);
-            assert_eq!(split(&joined, axis, &[1, 3, 2]).unwrap(), parts, "axis {axis}");
+            assert_eq!(split_rows(&joined, axis, &[1, 3, 2]).unwrap(), parts, "axis {axis}");
         }
     }
 
@@ -166,13 +179,24 @@ mod tests {
     fn joined_rows_stand_where_the_axis_says() {
         let a = Tensor::from_vec(vec![2, 1], vec![1u8, 2]).unwrap();
         let b = Tensor::from_vec(vec![2, 1], vec![3u8, 4]).unwrap();
-        assert_eq!(join(&[a, b], 1).as_slice::<u8>().unwrap(), [1, 3, 2, 4]);
+        assert_eq!(concat_rows(&[&a, &b], 1).unwrap().as_slice::<u8>().unwrap(), [1, 3, 2, 4]);
+    }
+
+    #[test]
+    fn parts_that_do_not_fit_are_an_error() {
+        let a = Tensor::zeros(DType::F32, vec![1, 2]).unwrap();
+        let b = Tensor::zeros(DType::F32, vec![1, 3]).unwrap();
+        let c = Tensor::zeros(DType::I64, vec![1, 2]).unwrap();
+        assert!(concat_rows(&[&a, &b], 0).is_err());
+        assert!(concat_rows(&[&a, &c], 0).is_err());
+        assert!(concat_rows(&[&a], 5).is_err());
+        assert!(concat_rows(&[], 0).is_err());
     }
 
     #[test]
     fn rows_that_do_not_add_up_are_an_error() {
         let tensor = Tensor::zeros(DType::F32, vec![3, 2]).unwrap();
-        assert!(split(&tensor, 0, &[1, 1]).is_err());
-        assert!(split(&tensor, 7, &[3]).is_err());
+        assert!(split_rows(&tensor, 0, &[1, 1]).is_err());
+        assert!(split_rows(&tensor, 7, &[3]).is_err());
     }
 }

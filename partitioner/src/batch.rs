@@ -1,0 +1,183 @@
+//! Proof that requests may be joined: two rows computed together equal the same rows computed
+//! apart.
+
+use std::collections::BTreeMap;
+
+use seamline_ort::{ModelSource, RunError, Runtime, Session, SessionOptions};
+use seamline_plan::{BundleWriter, Cut, Dim, Manifest, Tensor, concat_rows, split_rows};
+
+use crate::compare::{Difference, compare};
+use crate::model::Model;
+use crate::probe::Prober;
+use crate::split::SplitError;
+
+/// The largest |difference| / max(1, |apart|) between rows together and rows apart. Kernels block
+/// their sums by batch size, which moves the last bits.
+pub const BATCH_TOLERANCE: f64 = 1e-5;
+
+/// Whether requests at a cut may be joined, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchProof {
+    /// The cut.
+    pub cut: String,
+    /// What was found.
+    pub verdict: BatchVerdict,
+}
+
+/// What was found about a cut.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BatchVerdict {
+    /// Rows may be joined.
+    Proven {
+        /// The largest relative difference between rows together and apart.
+        max_rel: f64,
+    },
+    /// Shapes alone rule it out.
+    NoAxis {
+        /// The value that has no batch axis.
+        value: String,
+    },
+    /// The rows came out different.
+    Refuted {
+        /// The output.
+        output: String,
+        /// Its largest relative difference.
+        max_rel: f64,
+    },
+    /// The joined rows do not run.
+    Fails {
+        /// What the runtime said.
+        problem: String,
+    },
+}
+
+type Values = BTreeMap<String, Tensor>;
+
+/// Probes every cut of `manifest` whose shapes allow joining, and takes the batch axes of the
+/// others away.
+pub(crate) fn prove(
+    model: &Model,
+    runtime: &Runtime,
+    writer: &BundleWriter,
+    manifest: &mut Manifest,
+    seed: u64,
+) -> Result<Vec<BatchProof>, SplitError> {
+    let mut sessions = Vec::new();
+    for stage in &manifest.stages {
+        let file = stage.edge.as_ref().or(stage.cloud.as_ref());
+        let path = file.map(|file| writer.path(file)).unwrap_or_default();
+        sessions.push(runtime.session(ModelSource::File(&path), &SessionOptions::default())?);
+    }
+    let rows = draw_rows(model, seed)?;
+    let mut proofs = Vec::new();
+    for cut in &mut manifest.cuts {
+        let verdict = match missing_axis(cut) {
+            Some(value) => BatchVerdict::NoAxis { value },
+            None => probe(cut, &mut sessions, &rows),
+        };
+        if !matches!(verdict, BatchVerdict::Proven { .. }) {
+            cut.crossing.iter_mut().for_each(|crossing| crossing.batch_axis = None);
+            cut.replies.iter_mut().for_each(|reply| reply.batch_axis = None);
+        }
+        proofs.push(BatchProof { cut: cut.id.clone(), verdict });
+    }
+    Ok(proofs)
+}
+
+/// Two requests that differ in every input with a batch axis; what has none is the same in both,
+/// as it would have to be in a batch.
+fn draw_rows(model: &Model, seed: u64) -> Result<[Values; 2], SplitError> {
+    let inputs = model.probe_inputs(Some(1))?;
+    let first = Prober::new(seed).draw(&inputs)?;
+    let mut second = Prober::new(seed.wrapping_add(1)).draw(&inputs)?;
+    for &id in &model.graph.inputs {
+        let name = &model.graph.value(id).name;
+        let symbolic = model.facts(id).symbolic.as_deref().unwrap_or_default();
+        let batched = symbolic.iter().any(|dim| {
+            matches!(dim, Dim::Sym(symbol) if Some(symbol) == model.batch_symbol.as_ref())
+        });
+        if let (false, Some(tensor)) = (batched, first.get(name)) {
+            second.insert(name.clone(), tensor.clone());
+        }
+    }
+    Ok([first, second])
+}
+
+/// The first value without a batch axis.
+fn missing_axis(cut: &Cut) -> Option<String> {
+    let crossing = cut.crossing.iter().map(|crossing| (&crossing.spec, crossing.batch_axis));
+    let replies = cut.replies.iter().map(|reply| (&reply.spec, reply.batch_axis));
+    if cut.replies.is_empty() {
+        return Some("the tail".into());
+    }
+    crossing.chain(replies).find(|(_, axis)| axis.is_none()).map(|(spec, _)| spec.name.clone())
+}
+
+fn probe(cut: &Cut, sessions: &mut [Session], rows: &[Values; 2]) -> BatchVerdict {
+    match joined_difference(cut, sessions, rows) {
+        Ok((output, max_rel)) if max_rel > BATCH_TOLERANCE => {
+            BatchVerdict::Refuted { output, max_rel }
+        }
+        Ok((_, max_rel)) => BatchVerdict::Proven { max_rel },
+        Err(problem) => BatchVerdict::Fails { problem },
+    }
+}
+
+/// The output that differs most between the rows together and apart.
+fn joined_difference(
+    cut: &Cut,
+    sessions: &mut [Session],
+    rows: &[Values; 2],
+) -> Result<(String, f64), String> {
+    let mut apart = Vec::new();
+    let mut crossing: Vec<Values> = Vec::new();
+    for row in rows {
+        let mut values = row.clone();
+        run(&mut sessions[..cut.stage], &mut values).map_err(|error| error.to_string())?;
+        crossing.push(values.clone());
+        run(&mut sessions[cut.stage..], &mut values).map_err(|error| error.to_string())?;
+        apart.push(values);
+    }
+    // What does not cross (state that stays in the service) is the same for both rows.
+    let mut together = crossing[0].clone();
+    for value in &cut.crossing {
+        let name = &value.spec.name;
+        let parts: Vec<&Tensor> = crossing.iter().filter_map(|row| row.get(name)).collect();
+        let axis = value.batch_axis.unwrap_or_default();
+        let joined = concat_rows(&parts, axis).map_err(|error| error.to_string())?;
+        together.insert(name.clone(), joined);
+    }
+    run(&mut sessions[cut.stage..], &mut together).map_err(|error| error.to_string())?;
+    let mut worst = (String::new(), 0.0);
+    for reply in &cut.replies {
+        let name = &reply.spec.name;
+        let absent = || format!("the tail made no `{name}`");
+        let joined = together.get(name).ok_or_else(absent)?;
+        let axis = reply.batch_axis.unwrap_or_default();
+        let sizes: Vec<usize> = apart
+            .iter()
+            .map(|row| row.get(name).and_then(|tensor| tensor.shape().get(axis).copied()))
+            .collect::<Option<_>>()
+            .ok_or_else(absent)?;
+        let parts = split_rows(joined, axis, &sizes).map_err(|error| error.to_string())?;
+        for (row, part) in apart.iter().zip(parts) {
+            let Difference { max_rel, .. } = compare(row.get(name).ok_or_else(absent)?, &part);
+            if max_rel >= worst.1 {
+                worst = (name.clone(), max_rel);
+            }
+        }
+    }
+    Ok(worst)
+}
+
+/// Runs stages one after the other on named values.
+fn run(sessions: &mut [Session], values: &mut Values) -> Result<(), RunError> {
+    for session in sessions {
+        let inputs: Vec<&Tensor> =
+            session.inputs().iter().filter_map(|spec| values.get(&spec.name)).collect();
+        let outputs = session.run(&inputs)?;
+        let names: Vec<String> = session.outputs().iter().map(|spec| spec.name.clone()).collect();
+        values.extend(names.into_iter().zip(outputs));
+    }
+    Ok(())
+}

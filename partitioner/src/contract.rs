@@ -1,0 +1,210 @@
+//! From stages to a manifest: what crosses each cut, with which codecs, and what comes back.
+
+use std::collections::BTreeSet;
+
+use seamline_graph::ValueId;
+use seamline_graph::extract::Stages;
+use seamline_graph::infer::{input_symbol, is_unnamed};
+use seamline_graph::seams::Seam;
+use seamline_plan::{
+    CodecSpec, Crossing, Cut, DType, Dim, MANIFEST_FORMAT, Manifest, ModelInfo, Reply, Stage,
+    StateSpec, TensorSpec,
+};
+
+use crate::model::Model;
+use crate::split::{SplitError, SplitOptions};
+
+/// The id of the cut in front of the first stage.
+pub const INPUT_CUT: &str = "input";
+/// The id of the cut behind the last stage.
+pub const OUTPUT_CUT: &str = "output";
+
+/// The manifest of `model` cut at `seams`; batch axes are candidates, still to be proven, and the
+/// file list is empty.
+pub(crate) fn manifest(
+    model: &Model,
+    seams: &[Seam],
+    stages: &Stages,
+    options: &SplitOptions,
+) -> Result<Manifest, SplitError> {
+    let graph = &model.graph;
+    let specs = |ids: &[ValueId]| -> Result<Vec<TensorSpec>, SplitError> {
+        ids.iter().map(|&id| spec(model, id)).collect()
+    };
+    let states = states(model, options)?;
+    let count = stages.stages.len();
+    let mut cuts = Vec::new();
+    if options.cloud_head {
+        cuts.push(cut(model, stages, &states, INPUT_CUT, 0, 0.0, options)?);
+    }
+    for (index, seam) in seams.iter().enumerate() {
+        let depth = seam.depth();
+        cuts.push(cut(model, stages, &states, &seam.id, index + 1, depth, options)?);
+    }
+    if options.edge_tail {
+        cuts.push(cut(model, stages, &states, OUTPUT_CUT, count, 1.0, options)?);
+    }
+    let default_cut = seams.first().map_or(INPUT_CUT, |seam| seam.id.as_str()).to_owned();
+    let stage = |(index, stage): (usize, &seamline_graph::extract::Stage)| Stage {
+        inputs: names(model, &stage.inputs),
+        outputs: names(model, &stage.outputs),
+        nodes: stage.graph.nodes.len(),
+        edge: (index < seams.len() || options.edge_tail).then(|| format!("edge/stage{index}.onnx")),
+        cloud: (index > 0 || options.cloud_head).then(|| format!("cloud/stage{index}.onnx")),
+    };
+    Ok(Manifest {
+        format: MANIFEST_FORMAT,
+        model: ModelInfo {
+            name: model.name.clone(),
+            graph_hash: model.hash,
+            metadata: graph.header.metadata(),
+        },
+        inputs: specs(&graph.inputs)?,
+        outputs: specs(&graph.outputs)?,
+        states,
+        stages: stages.stages.iter().enumerate().map(stage).collect(),
+        cuts,
+        default_cut,
+        files: Vec::new(),
+    })
+}
+
+fn names(model: &Model, ids: &[ValueId]) -> Vec<String> {
+    ids.iter().map(|&id| model.graph.value(id).name.clone()).collect()
+}
+
+fn states(model: &Model, options: &SplitOptions) -> Result<Vec<StateSpec>, SplitError> {
+    let known = |ids: &[ValueId], name: &str, what: &'static str| {
+        let names = names(model, ids);
+        if names.iter().any(|known| known == name) {
+            return Ok(());
+        }
+        Err(SplitError::State { name: name.to_owned(), what, known: names })
+    };
+    for state in &options.states {
+        known(&model.graph.inputs, &state.input, "input")?;
+        known(&model.graph.outputs, &state.output, "output")?;
+    }
+    Ok(options.states.clone())
+}
+
+/// The cut before stage `stage`.
+fn cut(
+    model: &Model,
+    stages: &Stages,
+    states: &[StateSpec],
+    id: &str,
+    stage: usize,
+    depth: f64,
+    options: &SplitOptions,
+) -> Result<Cut, SplitError> {
+    let tail = &stages.stages[stage..];
+    let made: BTreeSet<ValueId> =
+        tail.iter().flat_map(|stage| stage.outputs.iter().copied()).collect();
+    let crossing: Vec<ValueId> = match stage {
+        0 => stages.stages[0].inputs.clone(),
+        stage => stages.crossing.get(stage - 1).cloned().unwrap_or_default(),
+    };
+    let head_reads: BTreeSet<ValueId> =
+        stages.stages[..stage].iter().flat_map(|stage| stage.inputs.iter().copied()).collect();
+    // State that only the tail reads and makes stays in the service.
+    let kept: Vec<&StateSpec> = states
+        .iter()
+        .filter(|state| {
+            let input = model.graph.find(&state.input);
+            let output = model.graph.find(&state.output);
+            input.is_some_and(|id| !head_reads.contains(&id))
+                && output.is_some_and(|id| made.contains(&id))
+        })
+        .collect();
+    let is_kept_input = |id: ValueId| {
+        kept.iter().any(|state| state.input == model.graph.value(id).name)
+    };
+    let is_kept_output = |id: ValueId| {
+        kept.iter().any(|state| state.output == model.graph.value(id).name)
+    };
+    let crossing = crossing.into_iter().filter(|&id| !is_kept_input(id));
+    let replies = model.graph.outputs.iter().copied();
+    let replies = replies.filter(|id| made.contains(id) && !is_kept_output(*id));
+    Ok(Cut {
+        id: id.to_owned(),
+        stage,
+        depth,
+        crossing: crossing
+            .map(|id| self::crossing(model, id, options))
+            .collect::<Result<_, _>>()?,
+        replies: replies.map(|id| reply(model, id)).collect::<Result<_, _>>()?,
+    })
+}
+
+fn crossing(
+    model: &Model,
+    id: ValueId,
+    options: &SplitOptions,
+) -> Result<Crossing, SplitError> {
+    let spec = spec(model, id)?;
+    let reference = model.facts(id).reference.clone().unwrap_or_default();
+    let mut codecs = codecs(&spec);
+    if let Some(first) = &options.codec {
+        // Where the value does not take the codec, its own default stays first.
+        codecs.sort_by_key(|codec| codec.name() != first);
+    }
+    let batch_axis = batch_axis(model, &spec);
+    Ok(Crossing { spec, codecs, batch_axis, reference })
+}
+
+fn reply(model: &Model, id: ValueId) -> Result<Reply, SplitError> {
+    let spec = spec(model, id)?;
+    let codec = if spec.dtype.is_float() || spec.dtype == DType::U8 {
+        CodecSpec::Raw
+    } else {
+        CodecSpec::Packed
+    };
+    let batch_axis = batch_axis(model, &spec);
+    Ok(Reply { spec, codec, batch_axis })
+}
+
+/// The axis that has the batch symbol, where exactly one has it.
+fn batch_axis(model: &Model, spec: &TensorSpec) -> Option<usize> {
+    let symbol = model.batch_symbol.as_deref()?;
+    let mut axes = (0..spec.shape.len())
+        .filter(|&axis| matches!(&spec.shape[axis], Dim::Sym(own) if own == symbol));
+    let axis = axes.next()?;
+    axes.next().is_none().then_some(axis)
+}
+
+/// What a value of this spec can be sent as, the default first: unchanged floats, packed integers.
+fn codecs(spec: &TensorSpec) -> Vec<CodecSpec> {
+    match spec.dtype {
+        DType::F32 => {
+            let mut codecs = vec![CodecSpec::Raw, CodecSpec::F16];
+            codecs.extend(channel_axis(spec).map(|axis| CodecSpec::Int8 { axis }));
+            codecs
+        }
+        dtype if dtype.is_float() => vec![CodecSpec::Raw],
+        DType::U8 | DType::I8 => vec![CodecSpec::Raw, CodecSpec::Packed],
+        _ => vec![CodecSpec::Packed, CodecSpec::Raw],
+    }
+}
+
+/// Channels come second in feature maps (N, C, …), last in sequences (N, tokens, C).
+fn channel_axis(spec: &TensorSpec) -> Option<usize> {
+    match spec.shape.len() {
+        0 | 1 => None,
+        3 => Some(2),
+        _ => Some(1),
+    }
+}
+
+fn spec(model: &Model, id: ValueId) -> Result<TensorSpec, SplitError> {
+    let name = model.graph.value(id).name.clone();
+    let facts = model.facts(id);
+    let unknown = || SplitError::UnknownType { name: name.clone() };
+    let dtype = facts.dtype.ok_or_else(unknown)?;
+    let shape = facts.symbolic.as_ref().ok_or_else(unknown)?;
+    let dims = shape.iter().enumerate().map(|(axis, dim)| match dim {
+        Dim::Sym(symbol) if is_unnamed(symbol) => Dim::Sym(input_symbol(&name, axis)),
+        dim => dim.clone(),
+    });
+    Ok(TensorSpec { dtype, shape: dims.collect(), name })
+}

@@ -1,0 +1,65 @@
+//! Seams of a model, and the stages between chosen ones.
+
+use seamline_graph::extract::{ExtractError, Stages, extract};
+use seamline_graph::seams::{Costed, Seam, SeamError, SeamFinder, TensorSize};
+use seamline_graph::{NodeId, StageCut, ValueId};
+use thiserror::Error;
+
+use crate::model::Model;
+
+/// A cut that cannot be made.
+#[derive(Debug, Error)]
+pub enum CutError {
+    /// No such seam.
+    #[error(transparent)]
+    Seam(#[from] SeamError),
+    /// The stages cannot be made.
+    #[error(transparent)]
+    Extract(#[from] ExtractError),
+}
+
+/// A model with its seams.
+pub struct Seams {
+    /// The seams worth choosing from, by rising depth.
+    pub listed: Vec<Seam>,
+    /// The seams that were asked for, by rising depth.
+    pub chosen: Vec<Seam>,
+}
+
+/// Finds the seams of `model`, and those that `at` names by id or by a value's name.
+///
+/// # Errors
+/// [`SeamError`].
+pub fn find_seams(model: &Model, at: &[String]) -> Result<Seams, SeamError> {
+    let costed = costed(model);
+    let finder = SeamFinder::new(&costed);
+    let mut chosen = at.iter().map(|name| finder.resolve(name)).collect::<Result<Vec<_>, _>>()?;
+    chosen.sort_by_key(|seam| seam.depth_flops);
+    Ok(Seams { listed: finder.seams().to_vec(), chosen })
+}
+
+fn costed(model: &Model) -> Costed<'_> {
+    let size = |id: ValueId| {
+        let facts = model.facts(id);
+        Some(TensorSize { dtype: facts.dtype?, dims: facts.reference.clone()? })
+    };
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "FLOPs are whole and not negative; beyond u64 the conversion saturates"
+    )]
+    let flops = |id: NodeId| model.flops[id.index()] as u64;
+    Costed::new(&model.graph, size, flops)
+}
+
+/// The stages between `seams`.
+///
+/// # Errors
+/// [`ExtractError`].
+pub fn stages(model: &Model, seams: &[Seam]) -> Result<Stages, ExtractError> {
+    let cuts: Vec<StageCut> = seams.iter().map(|seam| seam.cut.clone()).collect();
+    extract(&model.graph, &cuts, |id| {
+        let facts = model.facts(id);
+        Some((facts.dtype?, facts.symbolic.clone()))
+    })
+}
