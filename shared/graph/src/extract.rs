@@ -67,12 +67,12 @@ pub enum ExtractError {
     },
     /// A cut whose parts contradict each other.
     #[error(
-        "stage {stage} reads `{value}`, which node {node} makes only in a later stage: the cut's values and nodes do not belong together"
+        "stage {stage} is to give `{value}`, which node {node} makes only in a later stage: the cut's values and nodes do not belong together"
     )]
     Inconsistent {
         /// The stage.
         stage: usize,
-        /// The value that it lacks.
+        /// The value.
         value: String,
         /// Its maker and operator.
         node: String,
@@ -191,6 +191,16 @@ impl<'a> Plan<'a> {
                     });
                 }
                 *at += usize::from(is_after);
+            }
+            for &value in &cut.crossing {
+                let maker = graph.value(value).producer;
+                if let Some(node) = maker.filter(|node| stage[node.index()] > index) {
+                    return Err(ExtractError::Inconsistent {
+                        stage: index,
+                        value: graph.value(value).name.clone(),
+                        node: graph.node_label(node),
+                    });
+                }
             }
         }
         let mut repeated = vec![BTreeSet::new()];

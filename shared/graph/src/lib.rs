@@ -24,6 +24,8 @@ pub mod proto;
 mod read;
 pub mod seams;
 mod tensor;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use cut::{Sides, StageCut};

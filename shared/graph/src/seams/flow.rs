@@ -1,7 +1,7 @@
 //! Maximum flow by Dinic's algorithm (E. A. Dinic, 1970), without recursion.
 
 /// A capacity that no sum of values reaches.
-pub(crate) const INFINITE: u64 = 1 << 61;
+pub(crate) const INFINITE: u128 = 1 << 120;
 
 /// The source of every network.
 pub(crate) const SOURCE: usize = 0;
@@ -13,7 +13,7 @@ pub(crate) const SINK: usize = 1;
 struct Edge {
     to: usize,
     /// What may still flow; the edge's reverse is its index with the lowest bit flipped.
-    residual: u64,
+    residual: u128,
 }
 
 /// A directed network with capacities.
@@ -39,7 +39,7 @@ impl Network {
     }
 
     /// Adds an edge.
-    pub(crate) fn edge(&mut self, from: usize, to: usize, capacity: u64) {
+    pub(crate) fn edge(&mut self, from: usize, to: usize, capacity: u128) {
         for (from, to, residual) in [(from, to, capacity), (to, from, 0)] {
             self.leaving[from].push(self.edges.len());
             self.edges.push(Edge { to, residual });
@@ -48,8 +48,8 @@ impl Network {
 
     /// The greatest flow from source to sink, or `None` where it is infinite, and then the points
     /// on the source's side of the smallest such cut.
-    pub(crate) fn min_cut(&mut self) -> Option<(u64, Vec<bool>)> {
-        let mut flow = 0u64;
+    pub(crate) fn min_cut(&mut self) -> Option<(u128, Vec<bool>)> {
+        let mut flow = 0u128;
         loop {
             let levels = self.levels();
             if levels[SINK].is_none() {
@@ -86,7 +86,7 @@ impl Network {
 
     /// Finds one path through rising levels and fills it; `next` remembers which edges of each
     /// point have been tried in this phase.
-    fn augment(&mut self, levels: &[Option<u32>], next: &mut [usize]) -> Option<u64> {
+    fn augment(&mut self, levels: &[Option<u32>], next: &mut [usize]) -> Option<u128> {
         let mut path: Vec<usize> = Vec::new();
         let mut at = SOURCE;
         while at != SINK {

@@ -29,7 +29,7 @@ const UNKNOWN_COST: u64 = 1 << 44;
 /// What a value that cannot be sent counts as: more than every other value together.
 const FORBIDDEN_COST: u64 = 1 << 58;
 
-/// The largest cost of a tensor of known size, so that sums stay below [`flow::INFINITE`].
+/// The largest cost of a tensor of known size.
 const MAX_COST: u64 = 1 << 42;
 
 /// Dtype and size of a value.

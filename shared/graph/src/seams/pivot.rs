@@ -15,6 +15,12 @@ use super::flow::{INFINITE, Network, SINK, SOURCE};
 use super::roles::Role;
 use crate::graph::{NodeId, ValueId};
 
+/// What a byte that crosses counts: more than repeating every node there can be.
+const BYTE_COST: u128 = 1 << 33;
+
+/// What a repeated node counts: of cuts with equal bytes, the one that repeats least is taken.
+const REPEAT_COST: u128 = 1;
+
 /// Where a point of the cut stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
@@ -189,10 +195,13 @@ impl<'a> PivotCell<'a> {
 
     fn constrain(&self, network: &mut Network, needed: &[Side], kept: &[Side]) {
         for place in 0..needed.len() {
-            if let (Side::Free(kept), Side::Free(needed)) = (kept[place], needed[place])
-                && kept != needed
-            {
-                network.edge(kept, needed, INFINITE);
+            match (needed[place], kept[place]) {
+                (Side::Free(needed), Side::Free(kept)) if kept != needed => {
+                    network.edge(kept, needed, INFINITE);
+                    network.edge(needed, kept, REPEAT_COST);
+                }
+                (Side::Head, Side::Free(kept)) => network.edge(SOURCE, kept, REPEAT_COST),
+                _ => {}
             }
             if let Side::Free(reader) = needed[place] {
                 for &maker in &self.makers[place] {
@@ -210,7 +219,7 @@ impl<'a> PivotCell<'a> {
             Some(Side::Free(point)) => point,
             Some(Side::Tail) => return,
         };
-        let cost = self.costed.cost(value.id);
+        let cost = u128::from(self.costed.cost(value.id)) * BYTE_COST;
         let sides = value.readers.iter().map(|&reader| kept[reader]);
         if sides.clone().any(|side| side == Side::Tail) {
             // From a fixed head to a fixed tail it crosses whatever else is decided.
