@@ -1,5 +1,11 @@
 //! Who is let in, who is not, and what each side is told.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test fails by panicking, and its numbers are small"
+)]
+
 mod common;
 
 use std::fs;

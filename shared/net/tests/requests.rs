@@ -1,5 +1,11 @@
 //! Requests over loopback: large ones, cancelled ones, drains, losses and hostile bytes.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test fails by panicking, and its numbers are small"
+)]
+
 mod common;
 
 use std::sync::Arc;
