@@ -29,7 +29,6 @@ mod blocking;
 mod client;
 mod device;
 mod error;
-mod input;
 mod link;
 mod stream;
 
@@ -38,9 +37,10 @@ pub use blocking::BlockingClient;
 pub use client::{Client, ClientBuilder, Prepared, Session};
 pub use device::Values;
 pub use error::{Error, ErrorKind};
-pub use input::{InputError, read_input};
 pub use seamline_assets::Store;
 pub use seamline_net::{Congestion, TransportOptions};
 pub use seamline_ort::{Provider, Runtime, RuntimeError, RuntimeOptions, locate};
-pub use seamline_plan::{DType, Dim, Element, Tensor, TensorSpec};
+pub use seamline_plan::{
+    DType, Dim, Element, InputError, Tensor, TensorSpec, read_input,
+};
 pub use stream::{Answers, FrameId, FrameSender, StreamMode, StreamOptions};

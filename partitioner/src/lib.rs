@@ -16,6 +16,8 @@ mod split;
 mod verify;
 
 pub use batch::{BATCH_TOLERANCE, BatchProof, BatchVerdict};
+pub use seamline_graph::preprocess::{ChannelOrder, ImagePreprocess, Resize};
+pub use seamline_ort::Optimization;
 pub use compare::{Difference, compare};
 pub use contract::{INPUT_CUT, OUTPUT_CUT};
 pub use cut::{CutError, Seams, find_seams, stages};

@@ -7,6 +7,8 @@ mod bundle;
 mod codec;
 mod dtype;
 mod file;
+#[cfg(feature = "input")]
+mod input;
 mod manifest;
 mod rows;
 mod shape;
@@ -16,6 +18,8 @@ pub use bundle::{Bundle, BundleError, BundleWriter, MANIFEST_FILE, Side, WEIGHTS
 pub use codec::CodecSpec;
 pub use dtype::{DType, Element};
 pub use file::{MappedFile, map_file, write_atomic};
+#[cfg(feature = "input")]
+pub use input::{InputError, read_input};
 pub use manifest::{
     Crossing, Cut, FileEntry, Fingerprint, MANIFEST_FORMAT, Manifest, ModelInfo, Reply, Stage,
     StateSpec,

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use ndarray_npy::ReadNpyExt;
-use seamline_plan::{DType, Dim, Tensor, TensorSpec, format_shape};
 use thiserror::Error;
+
+use crate::{DType, Dim, Tensor, TensorSpec, format_shape};
 
 /// A file that gives no tensor for the input.
 #[derive(Debug, Error)]
