@@ -18,6 +18,7 @@ mod service;
 mod sessions;
 mod tail;
 
+pub use seamline_net::identity;
 pub use contract::{BatchKey, CheckedRequest, CheckedValue, Contract, Refusal};
 pub use executor::{Executors, Job, Tails, Waiting};
 pub use run::{Answer, Failure, Input, run_batch};

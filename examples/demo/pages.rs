@@ -5,15 +5,15 @@ use anyhow::Context;
 use image::{Rgb, RgbImage, imageops};
 
 /// A page and how far it is turned.
-pub struct Page {
+pub(crate) struct Page {
     /// The picture.
-    pub picture: RgbImage,
+    pub(crate) picture: RgbImage,
     /// Quarter turns clockwise, 0 to 3: the class that the model should answer.
-    pub quarter_turns: usize,
+    pub(crate) quarter_turns: usize,
 }
 
 /// Every upright page in all four rotations.
-pub fn rotations(upright: &[RgbImage]) -> Vec<Page> {
+pub(crate) fn rotations(upright: &[RgbImage]) -> Vec<Page> {
     let turned = |page: &RgbImage, quarter_turns| Page {
         picture: match quarter_turns {
             1 => imageops::rotate90(page),
@@ -27,7 +27,7 @@ pub fn rotations(upright: &[RgbImage]) -> Vec<Page> {
 }
 
 /// `count` pages of `text`, each beginning at another place, in sizes from small to large print.
-pub fn render(font: Vec<u8>, text: &str, count: usize) -> anyhow::Result<Vec<RgbImage>> {
+pub(crate) fn render(font: Vec<u8>, text: &str, count: usize) -> anyhow::Result<Vec<RgbImage>> {
     const SIZES: [f32; 3] = [14.0, 18.0, 24.0];
     let font = FontVec::try_from_vec(font).context("the font cannot be read")?;
     let words: Vec<&str> = text.split_whitespace().collect();

@@ -81,7 +81,7 @@ impl Identity {
 }
 
 fn new(dir: &Path, hosts: &[String], days: u32) -> anyhow::Result<Vec<String>> {
-    create::authority(dir, "Seamline authority", create::AUTHORITY_DAYS)?;
+    create::authority(dir, "seamline-authority", create::AUTHORITY_DAYS)?;
     create::server(dir, hosts, days)?;
     create::secret(&dir.join(ADMIN_TOKEN_FILE)).context("the admin token")?;
     let made = ["ca.pem", "ca.key", "server.pem", "server.key", ADMIN_TOKEN_FILE];
