@@ -117,8 +117,8 @@ mod tests {
         let chunk = Bytes::from(vec![0; 100_000]);
         for count in 1..=100 {
             assembler.push(chunk.clone());
-            let bound = (count * chunk.len() * 2).max(PREALLOCATE_BYTES as usize);
-            assert!(assembler.partial.capacity() <= bound);
+            let bound = (count * chunk.len() as u64 * 2).max(PREALLOCATE_BYTES);
+            assert!(assembler.partial.capacity() as u64 <= bound);
         }
     }
 }
