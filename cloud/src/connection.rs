@@ -44,15 +44,27 @@ struct Refused {
 
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Refused {
-        Refused { code: refusal.code, message: refusal.message, retry_after: None }
+        Refused {
+            code: refusal.code,
+            message: refusal.message,
+            retry_after: None,
+        }
     }
 }
 
 impl From<Shed> for Refused {
     fn from(shed: Shed) -> Refused {
         let draining = matches!(shed.reason, crate::admission::ShedReason::Draining);
-        let code = if draining { ErrorCode::Draining } else { ErrorCode::Overloaded };
-        Refused { code, message: shed.to_string(), retry_after: shed.retry_after }
+        let code = if draining {
+            ErrorCode::Draining
+        } else {
+            ErrorCode::Overloaded
+        };
+        Refused {
+            code,
+            message: shed.to_string(),
+            retry_after: shed.retry_after,
+        }
     }
 }
 
@@ -66,25 +78,53 @@ struct Queued {
 /// Queues the request at once, in the order of arrival, and waits for its answer in a task of its
 /// own.
 fn accept(shared: &Arc<Shared>, connection: u64, request: IncomingRequest) {
-    let bytes = request.payloads.iter().map(|payload| payload.len() as u64).sum();
+    let bytes = request
+        .payloads
+        .iter()
+        .map(|payload| payload.len() as u64)
+        .sum();
     shared.metrics.received(bytes);
-    let IncomingRequest { header, payloads, deadline, received_at, responder, .. } = request;
+    let IncomingRequest {
+        header,
+        payloads,
+        deadline,
+        received_at,
+        responder,
+        ..
+    } = request;
     let queue = || -> Result<Queued, Refused> {
         let (index, checked) = check(shared, &header)?;
-        let permit = shared.admission.try_admit(ConnectionId(connection), bytes)?;
+        let permit = shared
+            .admission
+            .try_admit(ConnectionId(connection), bytes)?;
         let step = header.session.map(|session| {
             let cut = usize::from(header.cut);
-            shared.sessions.step(connection, session, header.session_step, index, cut)
+            shared
+                .sessions
+                .step(connection, session, header.session_step, index, cut)
         });
         let (sender, answer) = oneshot::channel();
-        let job = Job { request: checked, payloads, step: step.transpose()?, answer: sender };
+        let job = Job {
+            request: checked,
+            payloads,
+            step: step.transpose()?,
+            answer: sender,
+        };
         let default = received_at + shared.default_deadline;
         let deadline = Some(deadline.unwrap_or(default));
-        let waiting = Waiting { priority: header.priority, deadline };
-        let ticket = shared.executors.push(job, waiting).map_err(|rejected| {
-            reject(rejected.reason)
-        })?;
-        Ok(Queued { ticket, answer, permit })
+        let waiting = Waiting {
+            priority: header.priority,
+            deadline,
+        };
+        let ticket = shared
+            .executors
+            .push(job, waiting)
+            .map_err(|rejected| reject(rejected.reason))?;
+        Ok(Queued {
+            ticket,
+            answer,
+            permit,
+        })
     };
     match queue() {
         Ok(queued) => {
@@ -116,11 +156,19 @@ fn reject(reason: RejectReason) -> Refused {
         RejectReason::Rows { .. } => ErrorCode::InvalidTensor,
         RejectReason::DeadlinePassed => ErrorCode::DeadlineExceeded,
     };
-    Refused { code, message: reason.to_string(), retry_after: None }
+    Refused {
+        code,
+        message: reason.to_string(),
+        retry_after: None,
+    }
 }
 
 async fn finish(shared: Arc<Shared>, responder: Responder, queued: Queued) {
-    let Queued { ticket, answer, permit } = queued;
+    let Queued {
+        ticket,
+        answer,
+        permit,
+    } = queued;
     let cancelled = responder.cancelled();
     let result = tokio::select! {
         biased;
@@ -134,14 +182,21 @@ async fn finish(shared: Arc<Shared>, responder: Responder, queued: Queued) {
     match result {
         Ok(Ok(answer)) => reply(&shared, responder, answer).await,
         Ok(Err(failure)) => {
-            let refused =
-                Refused { code: failure.code, message: failure.message, retry_after: None };
+            let refused = Refused {
+                code: failure.code,
+                message: failure.message,
+                retry_after: None,
+            };
             answer_refusal(&shared, responder, refused).await;
         }
         // The executor is gone without an answer: only at the end of the process.
         Err(_) => {
             let message = "the service is stopping; ask another one".to_owned();
-            let refused = Refused { code: ErrorCode::Draining, message, retry_after: None };
+            let refused = Refused {
+                code: ErrorCode::Draining,
+                message,
+                retry_after: None,
+            };
             answer_refusal(&shared, responder, refused).await;
         }
     }
@@ -165,7 +220,11 @@ async fn reply(shared: &Shared, responder: Responder, answer: Answer) {
 }
 
 async fn answer_refusal(shared: &Shared, responder: Responder, refused: Refused) {
-    let Refused { code, message, retry_after } = refused;
+    let Refused {
+        code,
+        message,
+        retry_after,
+    } = refused;
     tracing::debug!(%code, message, "request refused");
     shared.metrics.request_done(outcome(code));
     let retry_after_ms =

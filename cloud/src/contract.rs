@@ -23,7 +23,10 @@ pub struct Refusal {
 
 impl Refusal {
     fn invalid(message: String) -> Refusal {
-        Refusal { code: ErrorCode::InvalidTensor, message }
+        Refusal {
+            code: ErrorCode::InvalidTensor,
+            message,
+        }
     }
 }
 
@@ -99,11 +102,7 @@ impl Contract {
     ///
     /// # Errors
     /// [`Refusal`], whose message names the value and says what was expected and what came.
-    pub fn check(
-        &self,
-        index: usize,
-        header: &RequestHeader,
-    ) -> Result<CheckedRequest, Refusal> {
+    pub fn check(&self, index: usize, header: &RequestHeader) -> Result<CheckedRequest, Refusal> {
         let cut_index = usize::from(header.cut);
         let cut = self.cut(cut_index)?;
         if header.tensors.len() != cut.crossing.len() {
@@ -123,22 +122,39 @@ impl Contract {
         }
         // A step of a session runs on its own state, and so alone.
         let batchable = cut.is_batchable() && header.session.is_none();
-        let rows = if batchable { common_rows(cut, &values)? } else { 1 };
+        let rows = if batchable {
+            common_rows(cut, &values)?
+        } else {
+            1
+        };
         let key = KeyParts {
             contract: index,
             cut: cut_index,
             values: key_values(cut, &values, batchable),
         };
-        Ok(CheckedRequest { key: BatchKey(Arc::new(key)), batchable, rows, values })
+        Ok(CheckedRequest {
+            key: BatchKey(Arc::new(key)),
+            batchable,
+            rows,
+            values,
+        })
     }
 
     fn cut(&self, index: usize) -> Result<&Cut, Refusal> {
         let manifest = self.manifest();
-        let unsupported = |message: String| Refusal { code: ErrorCode::Unsupported, message };
+        let unsupported = |message: String| Refusal {
+            code: ErrorCode::Unsupported,
+            message,
+        };
         let cut = manifest.cuts.get(index).ok_or_else(|| {
-            unsupported(format!("cut {index} asked for; the contract has {}", manifest.cuts.len()))
+            unsupported(format!(
+                "cut {index} asked for; the contract has {}",
+                manifest.cuts.len()
+            ))
         })?;
-        let absent = manifest.stages[cut.stage..].iter().any(|stage| stage.cloud.is_none());
+        let absent = manifest.stages[cut.stage..]
+            .iter()
+            .any(|stage| stage.cloud.is_none());
         if absent || cut.stage == manifest.stages.len() {
             return Err(unsupported(format!(
                 "the service does not hold the stages after cut `{}`",
@@ -156,23 +172,36 @@ fn check_value(
 ) -> Result<CheckedValue, Refusal> {
     let name = &crossing.spec.name;
     let dtype = DType::from_code(tensor.dtype.into()).ok_or_else(|| {
-        Refusal::invalid(format!("`{name}` has the unknown dtype code {}", tensor.dtype))
+        Refusal::invalid(format!(
+            "`{name}` has the unknown dtype code {}",
+            tensor.dtype
+        ))
     })?;
     let shape: Result<Vec<usize>, _> = tensor.shape.iter().map(|&dim| dim.try_into()).collect();
     let shape = shape.map_err(|_| {
-        Refusal::invalid(format!("`{name}` has a dimension that this machine cannot address"))
+        Refusal::invalid(format!(
+            "`{name}` has a dimension that this machine cannot address"
+        ))
     })?;
     crossing
         .spec
         .check(dtype, &shape, bindings)
         .map_err(|mismatch| Refusal::invalid(mismatch.to_string()))?;
-    let codec = crossing.codecs.iter().find(|codec| codec.id() == tensor.codec);
+    let codec = crossing
+        .codecs
+        .iter()
+        .find(|codec| codec.id() == tensor.codec);
     let codec = codec.ok_or_else(|| Refusal {
         code: ErrorCode::Unsupported,
         message: format!(
             "`{name}` came in codec {}; the contract allows {}",
             tensor.codec,
-            crossing.codecs.iter().map(CodecSpec::name).collect::<Vec<_>>().join(", ")
+            crossing
+                .codecs
+                .iter()
+                .map(CodecSpec::name)
+                .collect::<Vec<_>>()
+                .join(", ")
         ),
     })?;
     let most = codec::max_encoded_len(codec, dtype, &tensor.shape).unwrap_or(0);
@@ -182,14 +211,19 @@ fn check_value(
             tensor.bytes
         )));
     }
-    Ok(CheckedValue { codec: codec.clone(), shape })
+    Ok(CheckedValue {
+        codec: codec.clone(),
+        shape,
+    })
 }
 
 /// The number of rows, which all values of a request must share.
 fn common_rows(cut: &Cut, values: &[CheckedValue]) -> Result<usize, Refusal> {
     let mut rows = None;
     for (value, crossing) in values.iter().zip(&cut.crossing) {
-        let Some(axis) = crossing.batch_axis else { continue };
+        let Some(axis) = crossing.batch_axis else {
+            continue;
+        };
         let got = value.shape[axis];
         match rows {
             None => rows = Some(got),
@@ -203,7 +237,9 @@ fn common_rows(cut: &Cut, values: &[CheckedValue]) -> Result<usize, Refusal> {
         }
     }
     match rows {
-        Some(0) => Err(Refusal::invalid("a request has at least one row; this one has none".into())),
+        Some(0) => Err(Refusal::invalid(
+            "a request has at least one row; this one has none".into(),
+        )),
         rows => Ok(rows.unwrap_or(1)),
     }
 }

@@ -77,7 +77,11 @@ impl Executors {
         health: &Health,
     ) -> std::io::Result<Executors> {
         let batcher = Batcher::new(limits).map_err(std::io::Error::other)?;
-        let queue = Queue { batcher, reaper_wakes: None, closed: false };
+        let queue = Queue {
+            batcher,
+            reaper_wakes: None,
+            closed: false,
+        };
         let shared = Arc::new(Shared {
             queue: Mutex::new(queue),
             work: Condvar::new(),
@@ -112,7 +116,10 @@ impl Executors {
         };
         let key = request.item.request.key.clone();
         let mut queue = self.shared.queue.lock();
-        let ticket = queue.batcher.push(Instant::now(), key, request).map_err(Box::new)?;
+        let ticket = queue
+            .batcher
+            .push(Instant::now(), key, request)
+            .map_err(Box::new)?;
         let wake_reaper = match (waiting.deadline, queue.reaper_wakes) {
             (Some(deadline), Some(wakes)) => deadline < wakes,
             (Some(_), None) => true,
@@ -172,14 +179,20 @@ impl Drop for Executors {
 
 fn refuse(job: Job, code: ErrorCode, message: String) {
     // The receiver is gone where the client is: then nobody waits for this.
-    let _ = job.answer.send(Err(Failure { code, message, detail: None }));
+    let _ = job.answer.send(Err(Failure {
+        code,
+        message,
+        detail: None,
+    }));
 }
 
 fn execute(shared: &Shared, mut tails: Tails, heartbeat: &Heartbeat) {
     let mut taken: Vec<Taken<Job>> = Vec::new();
     loop {
         heartbeat.beat(Instant::now());
-        let Some(key) = next_batch(shared, &mut taken, heartbeat.interval()) else { return };
+        let Some(key) = next_batch(shared, &mut taken, heartbeat.interval()) else {
+            return;
+        };
         let Some(key) = key else { continue };
         run_taken(shared, &key, &mut tails, &mut taken);
     }
@@ -220,7 +233,10 @@ fn run_taken(shared: &Shared, key: &BatchKey, tails: &mut Tails, taken: &mut Vec
     let tail = tails[key.contract()].as_mut();
     let inputs: Vec<Input<'_>> = taken
         .iter()
-        .map(|taken| Input { request: &taken.item.request, payloads: &taken.item.payloads })
+        .map(|taken| Input {
+            request: &taken.item.request,
+            payloads: &taken.item.payloads,
+        })
         .collect();
     let step = taken[0].item.step.as_ref();
     let run = || match step {
@@ -229,7 +245,10 @@ fn run_taken(shared: &Shared, key: &BatchKey, tails: &mut Tails, taken: &mut Vec
     };
     // A panic in a tail must cost this batch, not the service.
     let results = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
-        inputs.iter().map(|_| Err(Failure::internal("the tail panicked"))).collect()
+        inputs
+            .iter()
+            .map(|_| Err(Failure::internal("the tail panicked")))
+            .collect()
     });
     let rows = taken.iter().map(|taken| taken.rows).sum();
     if let Some(Ok(answer)) = results.iter().find(|result| result.is_ok()) {
@@ -247,7 +266,10 @@ fn run_taken(shared: &Shared, key: &BatchKey, tails: &mut Tails, taken: &mut Vec
         shared.metrics.queued(waited);
         match &mut result {
             Ok(answer) => answer.timings.queue_us = micros(waited),
-            Err(Failure { detail: Some(detail), .. }) => tracing::error!(detail, "request failed"),
+            Err(Failure {
+                detail: Some(detail),
+                ..
+            }) => tracing::error!(detail, "request failed"),
             Err(_) => {}
         }
         // The receiver is gone where the client is: then nobody waits for this.
@@ -291,7 +313,7 @@ fn reap(shared: &Shared) {
             });
             continue;
         }
-        queue.reaper_wakes = queue.batcher.poll_timeout();
+        queue.reaper_wakes = queue.batcher.next_deadline();
         match queue.reaper_wakes {
             Some(instant) => {
                 shared.reaper.wait_until(&mut queue, instant);

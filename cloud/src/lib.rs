@@ -18,10 +18,10 @@ mod service;
 mod sessions;
 mod tail;
 
-pub use seamline_net::identity;
 pub use contract::{BatchKey, CheckedRequest, CheckedValue, Contract, Refusal};
 pub use executor::{Executors, Job, Tails, Waiting};
 pub use run::{Answer, Failure, Input, run_batch};
+pub use seamline_net::identity;
 pub use service::{ADMIN_TOKEN_FILE, Service, StartError};
 pub use sessions::{Sessions, SharedSlot, Slot, Step};
 pub use tail::{OrtTail, StateSlot, Tail, TailError, Values};

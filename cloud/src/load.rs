@@ -71,17 +71,24 @@ pub enum LoadError {
 pub fn open_bundles(folder: &Path) -> Result<Vec<Contract>, LoadError> {
     let mut contracts: Vec<Contract> = Vec::new();
     for path in bundle_folders(folder)? {
-        let bundle = Bundle::open(&path, Side::Cloud)
-            .map_err(|error| LoadError::Bundle { bundle: path.clone(), error })?;
+        let bundle = Bundle::open(&path, Side::Cloud).map_err(|error| LoadError::Bundle {
+            bundle: path.clone(),
+            error,
+        })?;
         let fingerprint = bundle.fingerprint();
         if let Some(first) = contracts.iter().find(|c| c.fingerprint() == fingerprint) {
             let first = first.bundle().root().to_owned();
-            return Err(LoadError::Twice { first, second: path });
+            return Err(LoadError::Twice {
+                first,
+                second: path,
+            });
         }
         contracts.push(Contract::new(bundle));
     }
     if contracts.is_empty() {
-        return Err(LoadError::Empty { folder: folder.to_owned() });
+        return Err(LoadError::Empty {
+            folder: folder.to_owned(),
+        });
     }
     Ok(contracts)
 }
@@ -90,11 +97,17 @@ fn bundle_folders(folder: &Path) -> Result<Vec<PathBuf>, LoadError> {
     if folder.join(MANIFEST_FILE).is_file() {
         return Ok(vec![folder.to_owned()]);
     }
-    let failed = |error| LoadError::Folder { folder: folder.to_owned(), error };
+    let failed = |error| LoadError::Folder {
+        folder: folder.to_owned(),
+        error,
+    };
     let mut folders = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if path.extension().is_some_and(|extension| extension == "seam") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "seam")
+        {
             folders.push(path);
         }
     }
@@ -113,7 +126,10 @@ pub fn load_tails(
 ) -> Result<Tails, LoadError> {
     let tails = contracts.iter().map(|contract| {
         let tail = OrtTail::load(runtime, contract.bundle(), options).map_err(|error| {
-            LoadError::Tail { bundle: contract.bundle().root().to_owned(), error }
+            LoadError::Tail {
+                bundle: contract.bundle().root().to_owned(),
+                error,
+            }
         })?;
         Ok(Box::new(tail) as Box<dyn Tail>)
     });
@@ -126,9 +142,13 @@ pub fn buckets(limits: &BatchLimits) -> Vec<u32> {
     const EVERY_SIZE_UP_TO: u32 = 16;
     let max = limits.max_batch_size;
     let small = 1..=max.min(EVERY_SIZE_UP_TO);
-    let powers = (0..u32::BITS).map(|bit| 1 << bit).take_while(|&size| size < max);
-    let mut sizes: Vec<u32> =
-        small.chain(powers).chain(limits.preferred_batch_sizes.iter().copied()).collect();
+    let powers = (0..u32::BITS)
+        .map(|bit| 1 << bit)
+        .take_while(|&size| size < max);
+    let mut sizes: Vec<u32> = small
+        .chain(powers)
+        .chain(limits.preferred_batch_sizes.iter().copied())
+        .collect();
     sizes.push(max);
     sizes.sort_unstable();
     sizes.dedup();
@@ -139,7 +159,10 @@ pub fn buckets(limits: &BatchLimits) -> Vec<u32> {
 /// size is as fast as the second. Zeros are fed; a model that fails on them is served all the
 /// same, and the log says so.
 pub fn warm_up(contracts: &[Contract], tails: &mut Tails, buckets: &[u32], health: &Health) {
-    let total: usize = contracts.iter().map(|contract| contract.manifest().cuts.len()).sum();
+    let total: usize = contracts
+        .iter()
+        .map(|contract| contract.manifest().cuts.len())
+        .sum();
     let mut done = 0;
     for (contract, tail) in contracts.iter().zip(tails) {
         let bundle = contract.bundle().root().display().to_string();
@@ -167,7 +190,11 @@ fn warm_cut(
     buckets: &[u32],
 ) -> Result<usize, TailError> {
     let stages = &contract.manifest().stages;
-    if cut.stage == stages.len() || stages[cut.stage..].iter().any(|stage| stage.cloud.is_none()) {
+    if cut.stage == stages.len()
+        || stages[cut.stage..]
+            .iter()
+            .any(|stage| stage.cloud.is_none())
+    {
         return Ok(0);
     }
     let buckets = if cut.is_batchable() { buckets } else { &[1] };
@@ -209,8 +236,13 @@ mod tests {
     fn a_folder_without_bundles_says_how_to_make_one() {
         let folder = tempfile::tempdir().unwrap();
         let error = open_bundles(folder.path()).unwrap_err().to_string();
-        assert!(error.contains("holds no bundle") && error.contains("seamline split"), "{error}");
-        let error = open_bundles(&folder.path().join("absent")).unwrap_err().to_string();
+        assert!(
+            error.contains("holds no bundle") && error.contains("seamline split"),
+            "{error}"
+        );
+        let error = open_bundles(&folder.path().join("absent"))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("cannot read the bundles folder"), "{error}");
     }
 
@@ -219,6 +251,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("half.seam")).unwrap();
         let error = open_bundles(folder.path()).unwrap_err().to_string();
-        assert!(error.contains("half.seam") && error.contains("manifest.json"), "{error}");
+        assert!(
+            error.contains("half.seam") && error.contains("manifest.json"),
+            "{error}"
+        );
     }
 }

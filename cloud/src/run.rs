@@ -82,8 +82,14 @@ pub fn run_batch(
             Ok(results) => results,
             Err(failure) if rows.len() == 1 => vec![Err(failure)],
             Err(failure) => {
-                tracing::warn!(?failure, requests = rows.len(), "batch failed; running each alone");
-                rows.iter().map(|row| run_alone(contract, cut, tail, row)).collect()
+                tracing::warn!(
+                    ?failure,
+                    requests = rows.len(),
+                    "batch failed; running each alone"
+                );
+                rows.iter()
+                    .map(|row| run_alone(contract, cut, tail, row))
+                    .collect()
             }
         };
         for (&index, mut result) in live.iter().zip(results) {
@@ -108,7 +114,9 @@ fn run_alone(
     let rows = [row];
     let values = decode(cut, &rows).map_err(|(_, failure)| failure)?;
     let mut answers = finish(contract, cut, tail, &rows, values, None)?;
-    answers.pop().unwrap_or_else(|| Err(Failure::internal("no answer was made")))
+    answers
+        .pop()
+        .unwrap_or_else(|| Err(Failure::internal("no answer was made")))
 }
 
 /// The joined values, or the row that does not decode and why.
@@ -147,8 +155,13 @@ fn decode_joined(
 ) -> Result<Tensor, (usize, Failure)> {
     let spec = &cut.crossing[index].spec;
     let total = rows.iter().map(|row| row.request.rows).sum();
-    let mut joiner = Joiner::new(spec.dtype, &rows[0].request.values[index].shape, axis, total)
-        .map_err(|error| (0, Failure::internal(error)))?;
+    let mut joiner = Joiner::new(
+        spec.dtype,
+        &rows[0].request.values[index].shape,
+        axis,
+        total,
+    )
+    .map_err(|error| (0, Failure::internal(error)))?;
     for (position, row) in rows.iter().enumerate() {
         let value = &row.request.values[index];
         joiner
@@ -163,7 +176,9 @@ fn decode_joined(
             })
             .map_err(|error| (position, invalid(&spec.name, &error)))?;
     }
-    joiner.finish().map_err(|error| (0, Failure::internal(error)))
+    joiner
+        .finish()
+        .map_err(|error| (0, Failure::internal(error)))
 }
 
 fn invalid(name: &str, error: &dyn std::error::Error) -> Failure {
@@ -185,7 +200,8 @@ fn finish(
 ) -> Result<Vec<Result<Answer, Failure>>, Failure> {
     let started = Instant::now();
     let stages = cut.stage..contract.manifest().stages.len();
-    tail.run(stages, &mut values, state).map_err(Failure::internal)?;
+    tail.run(stages, &mut values, state)
+        .map_err(Failure::internal)?;
     let run_time = started.elapsed();
     let started = Instant::now();
     let counts: Vec<usize> = rows.iter().map(|row| row.request.rows).collect();
@@ -211,7 +227,10 @@ fn finish(
         batch_size: u32::try_from(rows.len()).unwrap_or(u32::MAX),
         ..Timings::default()
     };
-    Ok(outputs.into_iter().map(|outputs| Ok(Answer { timings, outputs })).collect())
+    Ok(outputs
+        .into_iter()
+        .map(|outputs| Ok(Answer { timings, outputs }))
+        .collect())
 }
 
 fn tensor_header(codec: &CodecSpec, tensor: &Tensor, payload: &Bytes) -> TensorHeader {

@@ -2,12 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, OnceLock, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use seamline_net::identity::{CA_FILE, IdentityError, ServerIdentity, TOKENS_FILE, TokenList, Trust};
+use seamline_net::identity::{
+    CA_FILE, IdentityError, ServerIdentity, TOKENS_FILE, TokenList, Trust,
+};
 use seamline_net::{
     BindError, ClientAuth, Congestion, ConnectionHandle, Contracts, ServerEndpoint, ServerOptions,
     TransportOptions,
@@ -50,9 +52,7 @@ pub enum StartError {
     #[error(transparent)]
     Admin(#[from] AdminError),
     /// The admin token is missing or unusable.
-    #[error(
-        "{0}; `seamline-cloud identity new DIR` makes one, or set admin.enabled = false"
-    )]
+    #[error("{0}; `seamline-cloud identity new DIR` makes one, or set admin.enabled = false")]
     AdminToken(#[from] TokenError),
     /// Bundles are missing or broken.
     #[error(transparent)]
@@ -99,24 +99,36 @@ impl Shared {
             self.admission.bytes_held(),
             self.executors.queue_length(),
         );
-        metrics.sessions.set(i64::try_from(self.sessions.len()).unwrap_or(i64::MAX));
+        metrics
+            .sessions
+            .set(i64::try_from(self.sessions.len()).unwrap_or(i64::MAX));
     }
 }
 
 impl Contracts for Shared {
     fn open(&self, fingerprint: Fingerprint, model: &str) -> Result<u32, OpenRefusal> {
-        let found = self.contracts.iter().position(|c| c.fingerprint() == fingerprint);
-        found.and_then(|index| u32::try_from(index).ok()).ok_or_else(|| {
-            let same = self.contracts.iter().filter(|c| c.manifest().model.name == model);
-            OpenRefusal::unknown(model, fingerprint, same.map(Contract::fingerprint))
-        })
+        let found = self
+            .contracts
+            .iter()
+            .position(|c| c.fingerprint() == fingerprint);
+        found
+            .and_then(|index| u32::try_from(index).ok())
+            .ok_or_else(|| {
+                let same = self
+                    .contracts
+                    .iter()
+                    .filter(|c| c.manifest().model.name == model);
+                OpenRefusal::unknown(model, fingerprint, same.map(Contract::fingerprint))
+            })
     }
 
     fn load(&self) -> Load {
         let wait = self.executors.oldest_wait();
         Load {
             in_flight: self.admission.in_flight(),
-            capacity: self.max_in_flight.saturating_sub(self.admission.in_flight()),
+            capacity: self
+                .max_in_flight
+                .saturating_sub(self.admission.in_flight()),
             queue_us: u32::try_from(wait.as_micros()).unwrap_or(u32::MAX),
         }
     }
@@ -163,7 +175,14 @@ impl Service {
             .map_err(|error| StartError::Threads(std::io::Error::other(error)))??;
         // Set once, here.
         let _ = loaded.set(Arc::downgrade(&shared));
-        Ok(Service { endpoint, address, admin, shared, health, drain_timeout })
+        Ok(Service {
+            endpoint,
+            address,
+            admin,
+            shared,
+            health,
+            drain_timeout,
+        })
     }
 
     /// Where devices connect.
@@ -184,7 +203,14 @@ impl Service {
     /// Serves until `shutdown` completes, then drains: refuses what is new, finishes what was
     /// accepted, and gives up on it after the configured time. Returns whether all was finished.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> bool {
-        let Service { endpoint, admin, shared, health, drain_timeout, .. } = self;
+        let Service {
+            endpoint,
+            admin,
+            shared,
+            health,
+            drain_timeout,
+            ..
+        } = self;
         let accept = async {
             while let Some(pending) = endpoint.accept().await {
                 tokio::spawn(connection::serve(Arc::clone(&shared), pending));
@@ -209,7 +235,10 @@ impl Service {
             }
         });
         let finished = finished.await.is_ok();
-        endpoint.close(ErrorCode::Draining, "the service is stopping; connect to another one");
+        endpoint.close(
+            ErrorCode::Draining,
+            "the service is stopping; connect to another one",
+        );
         // A peer that has gone silent must not hold the process.
         let _ = tokio::time::timeout(Duration::from_secs(1), endpoint.wait_idle()).await;
         if let Some(Admin { stop, task, .. }) = admin {
@@ -235,9 +264,14 @@ fn load_shared(
         load::warm_up(&contracts, &mut set, &buckets, health);
         tails.push(set);
     }
-    let executors =
-        Executors::start(limits, Arc::clone(&contracts), tails, Arc::clone(metrics), health)
-            .map_err(StartError::Threads)?;
+    let executors = Executors::start(
+        limits,
+        Arc::clone(&contracts),
+        tails,
+        Arc::clone(metrics),
+        health,
+    )
+    .map_err(StartError::Threads)?;
     health.set_warm();
     Ok(Arc::new(Shared {
         contracts,
@@ -258,7 +292,9 @@ async fn start_admin(
     metrics: &Arc<Metrics>,
     loaded: &Arc<OnceLock<Weak<Shared>>>,
 ) -> Result<Option<Admin>, StartError> {
-    let Some(token) = admin_token(config)? else { return Ok(None) };
+    let Some(token) = admin_token(config)? else {
+        return Ok(None);
+    };
     let gauges = Arc::clone(loaded);
     let server = AdminServer::bind(AdminOptions {
         listen: config.admin.listen,
@@ -280,7 +316,11 @@ async fn start_admin(
         // Ends by a drop, never by a value.
         let _ = stopped.await;
     }));
-    Ok(Some(Admin { address, stop, task }))
+    Ok(Some(Admin {
+        address,
+        stop,
+        task,
+    }))
 }
 
 /// The admin plane's token, or `None` where the admin plane is off.

@@ -39,7 +39,10 @@ pub struct Step {
 impl Sessions {
     /// A table of at most `max_sessions`.
     pub fn new(max_sessions: usize) -> Sessions {
-        Sessions { slots: Mutex::default(), max_sessions }
+        Sessions {
+            slots: Mutex::default(),
+            max_sessions,
+        }
     }
 
     /// Sessions that hold a slot.
@@ -66,7 +69,10 @@ impl Sessions {
         cut: usize,
     ) -> Result<Step, Refusal> {
         let mut slots = self.slots.lock();
-        let refuse = |message: String| Refusal { code: ErrorCode::UnknownSession, message };
+        let refuse = |message: String| Refusal {
+            code: ErrorCode::UnknownSession,
+            message,
+        };
         let key = (connection, session);
         if step == 0 {
             if !slots.contains_key(&key) && slots.len() >= self.max_sessions {
@@ -75,19 +81,30 @@ impl Sessions {
                     message: format!("{} sessions are open, which is the limit", slots.len()),
                 });
             }
-            let slot = Slot { contract, cut, next_step: 0, state: StateSlot::default() };
+            let slot = Slot {
+                contract,
+                cut,
+                next_step: 0,
+                state: StateSlot::default(),
+            };
             let slot = Arc::new(Mutex::new(slot));
             slots.insert(key, Arc::clone(&slot));
             return Ok(Step { slot, step });
         }
         let slot = slots.get(&key).ok_or_else(|| {
-            refuse(format!("session {session} is not open on this connection; begin at step 0"))
+            refuse(format!(
+                "session {session} is not open on this connection; begin at step 0"
+            ))
         })?;
         let Some(held) = slot.try_lock() else {
-            return Err(refuse(format!("a step of session {session} is still running")));
+            return Err(refuse(format!(
+                "a step of session {session} is still running"
+            )));
         };
         if (held.contract, held.cut) != (contract, cut) {
-            return Err(refuse(format!("session {session} began at another cut; begin at step 0")));
+            return Err(refuse(format!(
+                "session {session} began at another cut; begin at step 0"
+            )));
         }
         if held.next_step != step {
             return Err(refuse(format!(
@@ -96,12 +113,17 @@ impl Sessions {
             )));
         }
         drop(held);
-        Ok(Step { slot: Arc::clone(slot), step })
+        Ok(Step {
+            slot: Arc::clone(slot),
+            step,
+        })
     }
 
     /// Frees every session of `connection`.
     pub fn end_connection(&self, connection: u64) {
-        self.slots.lock().retain(|(owner, _), _| *owner != connection);
+        self.slots
+            .lock()
+            .retain(|(owner, _), _| *owner != connection);
     }
 }
 
@@ -110,7 +132,10 @@ impl Step {
     ///
     /// # Errors
     /// `None` where another step took this one's place meanwhile; else what `run` returned.
-    pub fn run<T, E>(&self, run: impl FnOnce(&mut StateSlot) -> Result<T, E>) -> Option<Result<T, E>> {
+    pub fn run<T, E>(
+        &self,
+        run: impl FnOnce(&mut StateSlot) -> Result<T, E>,
+    ) -> Option<Result<T, E>> {
         let mut slot = self.slot.lock();
         if slot.next_step != self.step {
             return None;
@@ -140,9 +165,18 @@ mod tests {
         assert_eq!(run(&first), None, "the same step never runs twice");
         assert_eq!(run(&twin), Some(Ok(())), "sessions do not share steps");
         assert!(sessions.step(1, 7, 0, 0, 0).is_ok(), "step 0 begins anew");
-        assert_eq!(sessions.step(1, 7, 2, 0, 0).unwrap_err().code, ErrorCode::UnknownSession);
-        assert_eq!(sessions.step(2, 8, 1, 0, 0).unwrap_err().code, ErrorCode::UnknownSession);
-        assert_eq!(sessions.step(1, 8, 1, 0, 3).unwrap_err().code, ErrorCode::UnknownSession);
+        assert_eq!(
+            sessions.step(1, 7, 2, 0, 0).unwrap_err().code,
+            ErrorCode::UnknownSession
+        );
+        assert_eq!(
+            sessions.step(2, 8, 1, 0, 0).unwrap_err().code,
+            ErrorCode::UnknownSession
+        );
+        assert_eq!(
+            sessions.step(1, 8, 1, 0, 3).unwrap_err().code,
+            ErrorCode::UnknownSession
+        );
         assert!(sessions.step(1, 8, 1, 0, 0).is_ok());
     }
 
@@ -159,7 +193,10 @@ mod tests {
         let sessions = Sessions::new(2);
         sessions.step(1, 1, 0, 0, 0).unwrap();
         sessions.step(2, 1, 0, 0, 0).unwrap();
-        assert_eq!(sessions.step(1, 2, 0, 0, 0).unwrap_err().code, ErrorCode::Overloaded);
+        assert_eq!(
+            sessions.step(1, 2, 0, 0, 0).unwrap_err().code,
+            ErrorCode::Overloaded
+        );
         sessions.end_connection(1);
         assert_eq!(sessions.len(), 1);
         assert!(sessions.step(1, 2, 0, 0, 0).is_ok());

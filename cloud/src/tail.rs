@@ -33,7 +33,10 @@ pub struct StateSlot {
 impl StateSlot {
     /// Bytes that the slot holds.
     pub fn bytes(&self) -> usize {
-        self.values.values().map(|tensor| tensor.bytes().len()).sum()
+        self.values
+            .values()
+            .map(|tensor| tensor.bytes().len())
+            .sum()
     }
 }
 
@@ -91,7 +94,10 @@ impl OrtTail {
 
 fn initial_state(manifest: &Manifest, input: &str) -> Option<Tensor> {
     let spec = manifest.inputs.iter().find(|spec| spec.name == input)?;
-    let dims = spec.shape.iter().map(|dim| usize::try_from(dim.fixed()?).ok());
+    let dims = spec
+        .shape
+        .iter()
+        .map(|dim| usize::try_from(dim.fixed()?).ok());
     Tensor::zeros(spec.dtype, dims.collect::<Option<Vec<usize>>>()?).ok()
 }
 

@@ -240,6 +240,15 @@ impl<K: Hash + Eq + Clone, T> Batcher<K, T> {
         deadline.into_iter().chain(delay).min()
     }
 
+    /// When the next waiting request expires: what a caller waits for that only takes expired
+    /// requests. A queue delay that ended while every executor is busy is none of its business.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        if !self.expired.is_empty() {
+            return self.latest;
+        }
+        self.deadlines.front().map(|((instant, _), _)| instant)
+    }
+
     /// Empties the queue, oldest first with expired requests in front, when the service stops.
     pub fn take_all(&mut self, into: &mut Vec<Taken<T>>) {
         while !self.expired.is_empty() {

@@ -50,8 +50,7 @@ pub const STARVATION_BOUND: u32 = 8;
 /// Longest queue that can be configured, in requests.
 pub const MAX_QUEUE_LEN: u32 = 1 << 16;
 
-/// Priority of a request that does not ask for one; 0 is the most urgent, 255 the least.
-pub const DEFAULT_PRIORITY: u8 = 128;
+pub use seamline_wire::DEFAULT_PRIORITY;
 
 /// How requests are joined.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,8 +11,15 @@ pub(crate) fn run(json: bool) -> anyhow::Result<ExitCode> {
         Ok(runtime) => (Some(runtime), None),
         Err(error) => (None, Some(format!("{error:#}"))),
     };
-    let providers: Vec<String> =
-        found.map(|runtime| runtime.providers().iter().map(ToString::to_string).collect()).unwrap_or_default();
+    let providers: Vec<String> = found
+        .map(|runtime| {
+            runtime
+                .providers()
+                .iter()
+                .map(ToString::to_string)
+                .collect()
+        })
+        .unwrap_or_default();
     let library = found.map(|runtime| runtime.options().library.path.display().to_string());
     if json {
         let document = serde_json::json!({
@@ -32,9 +39,16 @@ pub(crate) fn run(json: bool) -> anyhow::Result<ExitCode> {
                 println!("  providers         {}", providers.join(", "));
             }
             (None, problem) => {
-                println!("ONNX Runtime        missing: {}", problem.as_deref().unwrap_or_default());
+                println!(
+                    "ONNX Runtime        missing: {}",
+                    problem.as_deref().unwrap_or_default()
+                );
             }
         }
     }
-    Ok(if problem.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if problem.is_none() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

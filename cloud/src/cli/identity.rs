@@ -53,7 +53,12 @@ enum Command {
 impl Identity {
     pub(crate) fn run(self, json: bool) -> anyhow::Result<ExitCode> {
         let (dir, made) = match self.command {
-            Command::New { dir, hosts, devices, days } => {
+            Command::New {
+                dir,
+                hosts,
+                devices,
+                days,
+            } => {
                 let mut made = new(&dir, &hosts, days)?;
                 for name in &devices {
                     create::device(&dir, name, days)?;
@@ -74,7 +79,9 @@ impl Identity {
             println!("{}", serde_json::json!({ "dir": dir, "files": made }));
         } else {
             println!("made in {}: {}", dir.display(), made.join(", "));
-            println!("a device needs ca.pem and its own two files, or its token; ca.key stays here");
+            println!(
+                "a device needs ca.pem and its own two files, or its token; ca.key stays here"
+            );
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -84,6 +91,12 @@ fn new(dir: &Path, hosts: &[String], days: u32) -> anyhow::Result<Vec<String>> {
     create::authority(dir, "seamline-authority", create::AUTHORITY_DAYS)?;
     create::server(dir, hosts, days)?;
     create::secret(&dir.join(ADMIN_TOKEN_FILE)).context("the admin token")?;
-    let made = ["ca.pem", "ca.key", "server.pem", "server.key", ADMIN_TOKEN_FILE];
+    let made = [
+        "ca.pem",
+        "ca.key",
+        "server.pem",
+        "server.key",
+        ADMIN_TOKEN_FILE,
+    ];
     Ok(made.map(String::from).into())
 }

@@ -55,7 +55,9 @@ impl Serve {
     pub(crate) fn run(self, json: bool) -> anyhow::Result<ExitCode> {
         let config = self.config()?;
         start_logging(config.log_format);
-        let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let tokio = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
         tokio.block_on(async {
             let runtime = super::load_runtime(config.executors.intra_op_threads)?;
             // Before the long start, so that Ctrl-C is never lost.
@@ -93,7 +95,11 @@ fn announce(service: &Service, json: bool) {
         println!("{document}");
         return;
     }
-    println!("serving {} bundle(s) on {}", contracts.len(), service.local_addr());
+    println!(
+        "serving {} bundle(s) on {}",
+        contracts.len(),
+        service.local_addr()
+    );
     for contract in contracts {
         let name = &contract.manifest().model.name;
         println!("  {name}  {}", contract.fingerprint().short());
@@ -105,7 +111,9 @@ fn announce(service: &Service, json: bool) {
 
 fn start_logging(format: LogFormat) {
     let filter = EnvFilter::try_from_env("SEAMLINE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     match format {
         LogFormat::Text => logs.init(),
         LogFormat::Json => logs.json().init(),
