@@ -92,7 +92,9 @@ impl<'a> SeamFinder<'a> {
             Some(node) => self.cells.of_node[node.index()]?,
             None => 0,
         };
-        PivotCell::new(self.costed, &self.cells, home).cut(value, true)
+        PivotCell::new(self.costed, &self.cells, home)
+            .cuts(&[value], true)
+            .pop()
     }
 
     fn not_found(&self, name: &str) -> SeamError {
@@ -134,16 +136,16 @@ impl<'a> SeamFinder<'a> {
             cuts.push(self.single(entry, index));
         }
         let makes = |id: &NodeId| self.costed.graph.node(*id).makes();
-        let mut pivots = cell
+        let pivots: Vec<ValueId> = cell
             .nodes
             .iter()
             .filter(is_ordinary)
             .flat_map(makes)
             .filter(|value| self.cells.behind[value.index()].is_none())
-            .peekable();
-        if pivots.peek().is_some() {
+            .collect();
+        if !pivots.is_empty() {
             let local = PivotCell::new(self.costed, &self.cells, index);
-            cuts.extend(pivots.filter_map(|pivot| local.cut(pivot, false)));
+            cuts.extend(local.cuts(&pivots, false));
         }
         cuts
     }

@@ -9,6 +9,7 @@ mod cells;
 mod flow;
 mod list;
 mod pivot;
+mod reach;
 #[cfg(test)]
 mod reference;
 pub mod roles;

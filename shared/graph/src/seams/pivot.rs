@@ -6,12 +6,16 @@
 //! ordinary node the two are one. Infinite edges `needed(reader) -> needed(maker)` keep the head
 //! closed, `kept -> needed` makes sure that someone runs each node, and a value costs its bytes
 //! where its maker is kept in the head while a reader is not.
+//!
+//! Most nodes are decided beforehand: the makers behind the value, and the readers in front of it.
+//! [`Reach`] finds out for 64 values at once, and the network holds only what is left.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::Costed;
 use super::cells::{Cell, Cells};
 use super::flow::{INFINITE, Network, SINK, SOURCE};
+use super::reach::Reach;
 use super::roles::Role;
 use crate::graph::{NodeId, ValueId};
 
@@ -30,26 +34,40 @@ enum Side {
 }
 
 /// A value and the nodes of the cell that make and read it, by their place in the cell.
-struct LocalValue {
-    id: ValueId,
+pub(super) struct LocalValue {
+    pub(super) id: ValueId,
     /// `None` where the value comes from before the cell.
-    maker: Option<usize>,
-    readers: Vec<usize>,
+    pub(super) maker: Option<usize>,
+    /// Ascending, each once.
+    pub(super) readers: Vec<usize>,
 }
 
-/// A cell prepared for cuts.
+/// A cell prepared for cuts. Places are in topological order.
 pub(crate) struct PivotCell<'a> {
     costed: &'a Costed<'a>,
     cell: &'a Cell,
-    is_cheap: Vec<bool>,
+    pub(super) is_cheap: Vec<bool>,
     /// Places of the nodes whose values a node reads.
-    makers: Vec<Vec<usize>>,
+    pub(super) makers: Vec<Vec<usize>>,
     /// Places of the nodes that read what a node makes.
-    readers: Vec<Vec<usize>>,
-    values: Vec<LocalValue>,
+    pub(super) readers: Vec<Vec<usize>>,
+    pub(super) values: Vec<LocalValue>,
+    /// Indices of the values that a node makes or reads.
+    touches: Vec<Vec<usize>>,
     by_value: HashMap<ValueId, usize>,
-    /// Makers of the seams at the cell's end, with the FLOPs behind each.
-    exits: Vec<(usize, u64)>,
+    /// FLOPs of a node and of the cells behind the seams that it makes.
+    flops: Vec<u64>,
+    /// FLOPs of all nodes from a place on.
+    flops_from: Vec<u64>,
+}
+
+/// A value through which a cut is asked for.
+pub(super) struct Pivot {
+    pub(super) maker: Option<usize>,
+    /// Ordinary readers, directly or through cheap nodes: they stand in the tail.
+    pub(super) after: Vec<usize>,
+    /// Cheap direct readers that the tail must run, so that the value itself crosses.
+    through: Vec<usize>,
 }
 
 /// A minimum cut.
@@ -66,6 +84,7 @@ impl<'a> PivotCell<'a> {
         let cell = &cells.cells[index];
         let count = cell.nodes.len();
         let places: HashMap<NodeId, usize> = cell.nodes.iter().copied().zip(0..).collect();
+        let place_of = |value: ValueId| places.get(&costed.graph.value(value).producer?).copied();
         let mut local = PivotCell {
             costed,
             cell,
@@ -77,221 +96,316 @@ impl<'a> PivotCell<'a> {
             makers: vec![Vec::new(); count],
             readers: vec![Vec::new(); count],
             values: Vec::new(),
+            touches: vec![Vec::new(); count],
             by_value: HashMap::new(),
-            exits: Vec::new(),
+            flops: cell.nodes.iter().map(|&id| costed.flops(id)).collect(),
+            flops_from: vec![0; count + 1],
         };
-        local
-            .exits
-            .extend(cell.exits.iter().filter_map(|&(value, behind)| {
-                let maker = costed.graph.value(value).producer?;
-                Some((*places.get(&maker)?, cells.cells[behind].flops))
-            }));
         for (place, &id) in cell.nodes.iter().enumerate() {
-            let node = costed.graph.node(id);
-            for value in node.reads().filter(|&value| !costed.is_free(value)) {
-                let maker = costed.graph.value(value).producer;
-                let maker = maker.and_then(|maker| places.get(&maker).copied());
-                let values = &mut local.values;
-                let index = *local.by_value.entry(value).or_insert_with(|| {
-                    values.push(LocalValue {
-                        id: value,
-                        maker,
-                        readers: Vec::new(),
-                    });
-                    values.len() - 1
-                });
-                let readers = &mut values[index].readers;
-                if readers.last() != Some(&place) {
-                    readers.push(place);
-                    if let Some(maker) = maker {
-                        local.makers[place].push(maker);
-                        local.readers[maker].push(place);
-                    }
+            for value in costed.graph.node(id).reads() {
+                if !costed.is_free(value) {
+                    local.add_read(value, place_of(value), place);
                 }
             }
         }
+        for &(value, behind) in &cell.exits {
+            if let Some(place) = place_of(value) {
+                local.flops[place] += cells.cells[behind].flops;
+            }
+        }
+        for place in (0..count).rev() {
+            local.flops_from[place] = local.flops_from[place + 1] + local.flops[place];
+        }
         local
     }
 
-    /// The cheapest cut with the maker of `pivot` before it and its ordinary readers (behind cheap
-    /// ones too) after it. With `strict`, `pivot` crosses even where only cheap nodes read it and
-    /// their outputs would cost less. `None` where there is no such cut.
-    pub(crate) fn cut(&self, pivot: ValueId, strict: bool) -> Option<PivotCut> {
-        let pivot = &self.values[*self.by_value.get(&pivot)?];
-        let (first, through) = self.first_ordinary_readers(pivot);
-        if first.is_empty() {
-            return None;
-        }
-        let before = reach(pivot.maker.as_slice(), &self.makers);
-        let after = reach(&first, &self.readers);
-        let mut network = Network::new();
-        let mut needed = Vec::with_capacity(before.len());
-        let mut kept = Vec::with_capacity(before.len());
-        for place in 0..before.len() {
-            let is_repeatable = self.is_cheap[place];
-            needed.push(match (before[place], after[place]) {
-                (true, _) => Side::Head,
-                (_, true) => Side::Tail,
-                _ => Side::Free(network.point()),
+    fn add_read(&mut self, value: ValueId, maker: Option<usize>, place: usize) {
+        let values = &mut self.values;
+        let index = *self.by_value.entry(value).or_insert_with(|| {
+            values.push(LocalValue {
+                id: value,
+                maker,
+                readers: Vec::new(),
             });
-            kept.push(if !is_repeatable || after[place] {
-                needed[place]
-            } else if pivot.maker == Some(place) {
-                Side::Head
-            } else if strict && through.contains(&place) {
-                Side::Tail
-            } else {
-                Side::Free(network.point())
-            });
+            values.len() - 1
+        });
+        let readers = &mut values[index].readers;
+        if readers.last() == Some(&place) {
+            return;
         }
-        self.constrain(&mut network, &needed, &kept);
-        for value in &self.values {
-            self.price(&mut network, value, &kept);
+        readers.push(place);
+        self.touches[place].push(index);
+        if let Some(maker) = maker {
+            self.makers[place].push(maker);
+            self.readers[maker].push(place);
+            self.touches[maker].push(index);
         }
-        let (_, at_source) = network.min_cut()?;
-        let is_head = |side: &Side| match side {
-            Side::Head => true,
-            Side::Tail => false,
-            Side::Free(point) => at_source[*point],
-        };
-        let needed: Vec<bool> = needed.iter().map(is_head).collect();
-        let kept: Vec<bool> = kept.iter().map(is_head).collect();
-        Some(self.describe(&needed, &kept))
     }
 
-    /// Ordinary readers of `pivot`, directly or through cheap nodes, and the cheap nodes that read
-    /// it directly on the way to one.
-    fn first_ordinary_readers(&self, pivot: &LocalValue) -> (Vec<usize>, Vec<usize>) {
-        let mut first = Vec::new();
+    /// For each value of `pivots`, the cheapest cut with its maker before it and its ordinary
+    /// readers (behind cheap ones too) after it; values without such a cut are left out. With
+    /// `strict`, a value crosses even where only cheap nodes read it and their outputs would cost
+    /// less.
+    pub(crate) fn cuts(&self, pivots: &[ValueId], strict: bool) -> Vec<PivotCut> {
+        let pivots: Vec<Pivot> = pivots
+            .iter()
+            .filter_map(|&value| self.pivot(value, strict))
+            .collect();
+        let mut cuts = Vec::with_capacity(pivots.len());
+        for pivots in pivots.chunks(Reach::WIDTH) {
+            let reach = Reach::new(self, pivots);
+            let open = reach.open();
+            let certain = reach.certain(self);
+            for (lane, pivot) in pivots.iter().enumerate() {
+                let cut = PivotNetwork::new(self, &reach, lane, pivot, &open[lane]);
+                cuts.extend(cut.solve(&certain[lane]));
+            }
+        }
+        cuts
+    }
+
+    fn pivot(&self, value: ValueId, strict: bool) -> Option<Pivot> {
+        let value = &self.values[*self.by_value.get(&value)?];
+        let mut after = BTreeSet::new();
         let mut through = Vec::new();
-        for &reader in &pivot.readers {
+        for &reader in &value.readers {
             if !self.is_cheap[reader] {
-                first.push(reader);
+                after.insert(reader);
                 continue;
             }
-            let mut seen = vec![false; self.readers.len()];
+            let mut seen = BTreeSet::new();
             let mut pending = vec![reader];
-            let found = first.len();
+            let mut leads_on = false;
             while let Some(place) = pending.pop() {
-                if std::mem::replace(&mut seen[place], true) {
-                    continue;
-                }
-                if self.is_cheap[place] {
+                if !self.is_cheap[place] {
+                    after.insert(place);
+                    leads_on = true;
+                } else if seen.insert(place) {
                     pending.extend(&self.readers[place]);
-                } else {
-                    first.push(place);
                 }
             }
-            if first.len() > found {
+            if leads_on {
                 through.push(reader);
             }
         }
-        if pivot.readers.iter().any(|&reader| !self.is_cheap[reader]) {
-            // An ordinary reader takes the value itself, so that it crosses in any case.
+        // An ordinary reader takes the value itself, so that it crosses in any case.
+        if !strict || value.readers.iter().any(|&reader| !self.is_cheap[reader]) {
             through.clear();
         }
-        (first, through)
+        (!after.is_empty()).then(|| Pivot {
+            maker: value.maker,
+            after: after.into_iter().collect(),
+            through,
+        })
+    }
+}
+
+/// The flow network of one pivot.
+struct PivotNetwork<'a> {
+    cell: &'a PivotCell<'a>,
+    reach: &'a Reach,
+    lane: usize,
+    pivot: &'a Pivot,
+    /// Nodes that are not decided, ascending, with `needed` and `kept`.
+    open: &'a [usize],
+    sides: HashMap<usize, (Side, Side)>,
+    network: Network,
+}
+
+impl<'a> PivotNetwork<'a> {
+    fn new(
+        cell: &'a PivotCell<'a>,
+        reach: &'a Reach,
+        lane: usize,
+        pivot: &'a Pivot,
+        open: &'a [usize],
+    ) -> PivotNetwork<'a> {
+        let mut network = Network::new();
+        let mut sides = HashMap::with_capacity(open.len());
+        for &place in open {
+            let needed = if reach.is_head(place, lane) {
+                Side::Head
+            } else {
+                Side::Free(network.point())
+            };
+            let kept = if !cell.is_cheap[place] {
+                needed
+            } else if pivot.maker == Some(place) {
+                Side::Head
+            } else if pivot.through.contains(&place) {
+                Side::Tail
+            } else {
+                Side::Free(network.point())
+            };
+            sides.insert(place, (needed, kept));
+        }
+        PivotNetwork {
+            cell,
+            reach,
+            lane,
+            pivot,
+            open,
+            sides,
+            network,
+        }
     }
 
-    fn constrain(&self, network: &mut Network, needed: &[Side], kept: &[Side]) {
-        for place in 0..needed.len() {
-            match (needed[place], kept[place]) {
-                (Side::Free(needed), Side::Free(kept)) if kept != needed => {
-                    network.edge(kept, needed, INFINITE);
-                    network.edge(needed, kept, REPEAT_COST);
+    /// `needed` and `kept` of a node; a decided one has both alike.
+    fn sides(&self, place: usize) -> (Side, Side) {
+        self.sides.get(&place).copied().unwrap_or_else(|| {
+            let is_tail = self.reach.is_tail(place, self.lane);
+            let side = if is_tail { Side::Tail } else { Side::Head };
+            (side, side)
+        })
+    }
+
+    /// The cut; `certain` are values that cross whatever is decided here.
+    fn solve(mut self, certain: &[usize]) -> Option<PivotCut> {
+        self.constrain();
+        let mut touched: Vec<usize> = self
+            .open
+            .iter()
+            .flat_map(|&place| &self.cell.touches[place])
+            .copied()
+            .collect();
+        touched.sort_unstable();
+        touched.dedup();
+        for &value in &touched {
+            self.price(&self.cell.values[value]);
+        }
+        let (_, at_source) = self.network.min_cut()?;
+        for (needed, kept) in self.sides.values_mut() {
+            for side in [needed, kept] {
+                if let Side::Free(point) = *side {
+                    *side = if at_source[point] {
+                        Side::Head
+                    } else {
+                        Side::Tail
+                    };
                 }
-                (Side::Head, Side::Free(kept)) => network.edge(SOURCE, kept, REPEAT_COST),
+            }
+        }
+        Some(self.describe(certain, &touched))
+    }
+
+    fn constrain(&mut self) {
+        for &place in self.open {
+            let (needed, kept) = self.sides(place);
+            match (needed, kept) {
+                (Side::Free(needed), Side::Free(kept)) if kept != needed => {
+                    self.network.edge(kept, needed, INFINITE);
+                    self.network.edge(needed, kept, REPEAT_COST);
+                }
+                (Side::Head, Side::Free(kept)) => self.network.edge(SOURCE, kept, REPEAT_COST),
                 _ => {}
             }
-            if let Side::Free(reader) = needed[place] {
-                for &maker in &self.makers[place] {
-                    if let Side::Free(maker) = needed[maker] {
-                        network.edge(reader, maker, INFINITE);
+            if let Side::Free(reader) = needed {
+                for &maker in &self.cell.makers[place] {
+                    if let (Side::Free(maker), _) = self.sides(maker) {
+                        self.network.edge(reader, maker, INFINITE);
                     }
                 }
             }
         }
     }
 
-    fn price(&self, network: &mut Network, value: &LocalValue, kept: &[Side]) {
-        let from = match value.maker.map(|maker| kept[maker]) {
+    fn price(&mut self, value: &LocalValue) {
+        let from = match value.maker.map(|maker| self.sides(maker).1) {
             None | Some(Side::Head) => SOURCE,
             Some(Side::Free(point)) => point,
             Some(Side::Tail) => return,
         };
-        let cost = u128::from(self.costed.cost(value.id)) * BYTE_COST;
-        let sides = value.readers.iter().map(|&reader| kept[reader]);
-        if sides.clone().any(|side| side == Side::Tail) {
+        let cost = u128::from(self.cell.costed.cost(value.id)) * BYTE_COST;
+        // Readers in the tail come last, and one of them settles it.
+        let kept = |&reader: &usize| self.sides(reader).1;
+        if value
+            .readers
+            .iter()
+            .rev()
+            .map(kept)
+            .any(|side| side == Side::Tail)
+        {
             // From a fixed head to a fixed tail it crosses whatever else is decided.
             if from != SOURCE {
-                network.edge(from, SINK, cost);
+                self.network.edge(from, SINK, cost);
             }
             return;
         }
-        let free: Vec<usize> = sides
+        let free = value
+            .readers
+            .iter()
+            .map(kept)
             .filter_map(|side| match side {
                 Side::Free(point) => Some(point),
                 Side::Head | Side::Tail => None,
-            })
-            .collect();
-        match free.as_slice() {
+            });
+        match free.collect::<Vec<_>>().as_slice() {
             [] => {}
-            [reader] => network.edge(from, *reader, cost),
+            [reader] => self.network.edge(from, *reader, cost),
             readers => {
-                let crosses = network.point();
-                network.edge(from, crosses, cost);
+                let crosses = self.network.point();
+                self.network.edge(from, crosses, cost);
                 for &reader in readers {
-                    network.edge(crosses, reader, INFINITE);
+                    self.network.edge(crosses, reader, INFINITE);
                 }
             }
         }
     }
 
-    fn describe(&self, needed: &[bool], kept: &[bool]) -> PivotCut {
+    fn describe(&self, certain: &[usize], touched: &[usize]) -> PivotCut {
+        let cell = self.cell;
+        let is_needed = |place: usize| self.sides(place).0 == Side::Head;
+        let is_kept = |place: usize| self.sides(place).1 == Side::Head;
         // The flow may let the tail run a cheap node that nothing there reads, where that is free.
-        let mut runs = vec![false; kept.len()];
-        for place in (0..kept.len()).rev() {
-            let is_read = self.readers[place].iter().any(|&reader| runs[reader]);
-            runs[place] = !kept[place] && (!needed[place] || is_read);
-        }
-        let mut cut = PivotCut::default();
-        for value in &self.values {
-            let is_before = value.maker.is_none_or(|maker| kept[maker]);
-            if is_before && value.readers.iter().any(|&reader| runs[reader]) {
-                cut.crossing.push(value.id);
+        let mut idle = BTreeSet::new();
+        let runs = |place: usize, idle: &BTreeSet<usize>| !is_kept(place) && !idle.contains(&place);
+        for &place in self.open.iter().rev() {
+            let is_read = || {
+                cell.readers[place]
+                    .iter()
+                    .rev()
+                    .any(|&reader| runs(reader, &idle))
+            };
+            if is_needed(place) && !is_kept(place) && !is_read() {
+                idle.insert(place);
             }
         }
-        cut.crossing.sort_unstable();
-        let nodes = &self.cell.nodes;
-        for place in 0..nodes.len() {
-            if needed[place] {
-                if runs[place] {
-                    cut.repeated.push(nodes[place]);
-                }
-            } else {
-                cut.tail_flops += self.costed.flops(nodes[place]);
-                if self.makers[place].iter().all(|&maker| needed[maker]) {
-                    cut.frontier.push(nodes[place]);
-                }
-            }
-        }
-        for &(place, flops) in &self.exits {
-            if !needed[place] {
-                cut.tail_flops += flops;
-            }
-        }
-        cut
-    }
-}
+        let runs = |place: usize| runs(place, &idle);
+        let crosses = |value: &LocalValue| {
+            value.maker.is_none_or(is_kept)
+                && value.readers.iter().rev().any(|&reader| runs(reader))
+        };
+        let decided = certain.iter().map(|&value| &cell.values[value]);
+        let open = touched.iter().map(|&value| &cell.values[value]);
+        let crossing: BTreeSet<ValueId> = decided
+            .chain(open.filter(|value| crosses(value)))
+            .map(|value| value.id)
+            .collect();
 
-/// Places that can be reached from `from` along `edges`, those of `from` included.
-fn reach(from: &[usize], edges: &[Vec<usize>]) -> Vec<bool> {
-    let mut reached = vec![false; edges.len()];
-    let mut pending = from.to_vec();
-    while let Some(place) = pending.pop() {
-        if !std::mem::replace(&mut reached[place], true) {
-            pending.extend(&edges[place]);
+        let mut late: BTreeSet<usize> = self.pivot.after.iter().copied().collect();
+        late.extend(self.open.iter().copied().filter(|&place| !is_needed(place)));
+        let is_first = |place: &usize| cell.makers[*place].iter().all(|&maker| is_needed(maker));
+        let node = |place: usize| cell.cell.nodes[place];
+        let repeated = self
+            .open
+            .iter()
+            .filter(|&&place| is_needed(place) && runs(place));
+
+        // Without the open nodes, the head ends with the pivot's maker.
+        let end = self.pivot.maker.map_or(0, |maker| maker + 1);
+        let mut tail_flops = cell.flops_from[end];
+        for &place in self.open {
+            match (place >= end, is_needed(place)) {
+                (true, true) => tail_flops -= cell.flops[place],
+                (false, false) => tail_flops += cell.flops[place],
+                _ => {}
+            }
+        }
+        PivotCut {
+            crossing: crossing.into_iter().collect(),
+            frontier: late.into_iter().filter(is_first).map(node).collect(),
+            repeated: repeated.map(|&place| node(place)).collect(),
+            tail_flops,
         }
     }
-    reached
 }

@@ -25,16 +25,32 @@ fn chain(length: usize, with_skip: bool) -> Graph {
     builder.build().unwrap()
 }
 
+/// The fastest of a few runs: other tests share the machine.
+fn fastest(graph: &Graph) -> Duration {
+    let time = |_| {
+        let started = Instant::now();
+        let costed = sized(graph);
+        let finder = SeamFinder::new(&costed);
+        assert!(!finder.seams().is_empty());
+        started.elapsed()
+    };
+    (0..3).map(time).min().unwrap()
+}
+
 #[test]
-fn case_06_a_chain_of_ten_thousand_nodes_is_cut_in_under_a_second() {
+fn case_06_ten_thousand_nodes_are_cut_in_under_a_second() {
+    for with_skip in [false, true] {
+        let taken = fastest(&chain(10_000, with_skip));
+        assert!(
+            taken < Duration::from_secs(1),
+            "seams took {taken:?} (skips: {with_skip})"
+        );
+    }
     let graph = chain(10_000, false);
-    let started = Instant::now();
     let costed = sized(&graph);
     let finder = SeamFinder::new(&costed);
-    let taken = started.elapsed();
     assert_eq!(finder.seams().len(), 9_999);
     assert!(finder.seams().iter().all(|seam| seam.is_single()));
-    assert!(taken < Duration::from_secs(1), "seams took {taken:?}");
     let seam = finder.resolve("s4999").unwrap();
     assert_eq!(seam.depth_flops, 5_000);
     let stages = same_answers(&graph, &[seam.cut]).stages;
@@ -154,7 +170,11 @@ fn cheap_mask_arithmetic_is_repeated_instead_of_shipped() {
     let seam = SeamFinder::new(&costed).at("h2").unwrap();
     // 128 bytes of booleans cross instead of 512 of the float bias that both sides make of them.
     assert_eq!(seam.names(&graph), ["batch", "mask4", "h2"]);
-    assert_eq!(ops(&seam), ["Cast", "Mul"], "of equal cuts the one that repeats least");
+    assert_eq!(
+        ops(&seam),
+        ["Cast", "Mul"],
+        "of equal cuts the one that repeats least"
+    );
     assert_eq!(
         (seam.bytes, seam.elements),
         (128 + 8 + 16_384, 128 + 1 + 4_096)
