@@ -17,7 +17,10 @@ use crate::tail::{OrtTail, Tail, TailError, Values};
 #[derive(Debug, Error)]
 pub enum LoadError {
     /// The folder cannot be read.
-    #[error("cannot read the bundles folder {}: {error}", folder.display())]
+    #[error(
+        "cannot read the bundles folder {}: {error}; give another by --bundles or `bundles` in the configuration",
+        folder.display()
+    )]
     Folder {
         /// The folder.
         folder: PathBuf,

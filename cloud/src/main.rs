@@ -5,6 +5,7 @@ mod cli;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use seamline_plan::error_text;
 
 /// The Seamline service: finishes the tails of cut networks in dynamic batches.
 #[derive(Parser)]
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", error_text(error.as_ref()));
             ExitCode::FAILURE
         }
     }

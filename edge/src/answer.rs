@@ -55,12 +55,17 @@ impl Answer {
     /// # Errors
     /// [`ErrorKind::Input`] where the model has no such output.
     pub fn output(&self, name: &str) -> Result<&Tensor, Error> {
-        self.outputs.iter().find(|(output, _)| output == name).map(|(_, tensor)| tensor).ok_or_else(
-            || {
+        self.outputs
+            .iter()
+            .find(|(output, _)| output == name)
+            .map(|(_, tensor)| tensor)
+            .ok_or_else(|| {
                 let names: Vec<&str> = self.outputs.iter().map(|(name, _)| name.as_str()).collect();
-                Error::input(format!("there is no output `{name}`; there are {}", names.join(", ")))
-            },
-        )
+                Error::input(format!(
+                    "there is no output `{name}`; there are {}",
+                    names.join(", ")
+                ))
+            })
     }
 
     /// The output called `name` as an array.
@@ -68,7 +73,9 @@ impl Answer {
     /// # Errors
     /// [`ErrorKind::Input`] where there is no such output or it has another element type.
     pub fn view<T: Element>(&self, name: &str) -> Result<ArrayViewD<'_, T>, Error> {
-        self.output(name)?.view::<T>().map_err(|error| Error::new(ErrorKind::Input, error))
+        self.output(name)?
+            .view::<T>()
+            .map_err(|error| Error::new(ErrorKind::Input, error))
     }
 
     /// The first output as an array.

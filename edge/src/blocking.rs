@@ -31,7 +31,10 @@ impl ClientBuilder {
             .build()
             .map_err(|error| Error::new(ErrorKind::Runtime, error))?;
         let client = tokio.block_on(self.build())?;
-        Ok(BlockingClient { client, tokio: Arc::new(tokio) })
+        Ok(BlockingClient {
+            client,
+            tokio: Arc::new(tokio),
+        })
     }
 }
 
@@ -46,8 +49,10 @@ impl BlockingClient {
     /// # Errors
     /// As [`Client::infer`].
     pub fn infer(&self, inputs: Values) -> Result<Answer, Error> {
+        let deadline = self.client.deadline();
         let prepared = self.client.prepare_here(inputs)?;
-        self.tokio.block_on(self.client.send(prepared))
+        self.tokio
+            .block_on(self.client.send_until(prepared, deadline))
     }
 
     /// Closes the connection.

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use seamline_net::{TransportOptions, random_id};
 use seamline_ort::{Provider, Runtime, SessionOptions};
 use seamline_plan::{Bundle, CodecSpec, Crossing, Cut, Manifest, Side};
+use seamline_wire::DEFAULT_PRIORITY;
 
 use crate::answer::{Answer, Timings};
 use crate::device::{Device, DeviceState, Encoded, Values};
@@ -123,14 +124,24 @@ impl ClientBuilder {
     /// [`Error`], by [`ErrorKind`].
     pub async fn build(self) -> Result<Client, Error> {
         let runtime = self.runtime.ok_or_else(|| {
-            Error::text(ErrorKind::Runtime, "no runtime was given; call ClientBuilder::runtime")
+            Error::text(
+                ErrorKind::Runtime,
+                "no runtime was given; call ClientBuilder::runtime",
+            )
         })?;
-        let providers = if self.providers.is_empty() { vec![Provider::Cpu] } else { self.providers };
+        let providers = if self.providers.is_empty() {
+            vec![Provider::Cpu]
+        } else {
+            self.providers
+        };
         let path = self.bundle;
         let load = move || {
             let bundle = Bundle::open(&path, Side::Edge)
                 .map_err(|error| Error::new(ErrorKind::Bundle, error))?;
-            let options = SessionOptions { providers, ..SessionOptions::default() };
+            let options = SessionOptions {
+                providers,
+                ..SessionOptions::default()
+            };
             Device::load(&runtime, bundle, &options)
         };
         let device = tokio::task::spawn_blocking(load)
@@ -153,7 +164,9 @@ impl ClientBuilder {
             deadline: self.deadline,
             priority: self.priority,
         };
-        Ok(Client { inner: Arc::new(inner) })
+        Ok(Client {
+            inner: Arc::new(inner),
+        })
     }
 }
 
@@ -164,7 +177,10 @@ fn choose_cut(device: &Device, id: Option<&str>, cloud: bool) -> Result<usize, E
         (Some(id), _) => id,
         (None, true) => manifest.default_cut.as_str(),
         (None, false) => {
-            let all = manifest.cuts.iter().find(|cut| cut.stage == manifest.stages.len());
+            let all = manifest
+                .cuts
+                .iter()
+                .find(|cut| cut.stage == manifest.stages.len());
             all.map(|cut| cut.id.as_str()).ok_or_else(|| {
                 Error::text(
                     ErrorKind::Bundle,
@@ -176,7 +192,10 @@ fn choose_cut(device: &Device, id: Option<&str>, cloud: bool) -> Result<usize, E
     };
     let (index, cut) = manifest.cut(wanted).ok_or_else(|| {
         let ids: Vec<&str> = manifest.cuts.iter().map(|cut| cut.id.as_str()).collect();
-        let text = format!("the bundle has no cut `{wanted}`; there are {}", ids.join(", "));
+        let text = format!(
+            "the bundle has no cut `{wanted}`; there are {}",
+            ids.join(", ")
+        );
         Error::text(ErrorKind::Bundle, text)
     })?;
     if !device.holds(cut) {
@@ -199,7 +218,11 @@ fn check_codec(cut: &Cut, name: Option<&str>) -> Result<(), Error> {
     let mut names: Vec<&str> = allowed().map(CodecSpec::name).collect();
     names.sort_unstable();
     names.dedup();
-    let text = format!("cut `{}` allows no codec `{name}`; it allows {}", cut.id, names.join(", "));
+    let text = format!(
+        "cut `{}` allows no codec `{name}`; it allows {}",
+        cut.id,
+        names.join(", ")
+    );
     Err(Error::text(ErrorKind::Bundle, text))
 }
 
@@ -215,7 +238,7 @@ impl Client {
             cut: None,
             codec: None,
             deadline: Duration::from_secs(10),
-            priority: 128,
+            priority: DEFAULT_PRIORITY,
         }
     }
 
@@ -250,7 +273,9 @@ impl Client {
             deadline: self.inner.deadline,
             priority: self.inner.priority,
         };
-        Ok(Client { inner: Arc::new(inner) })
+        Ok(Client {
+            inner: Arc::new(inner),
+        })
     }
 
     /// Answers one request: checks `inputs`, runs the head, sends what crosses, and waits.
@@ -259,8 +284,9 @@ impl Client {
     /// # Errors
     /// [`Error`]; [`ErrorKind::Input`] names the input and says what was expected and what came.
     pub async fn infer(&self, inputs: Values) -> Result<Answer, Error> {
+        let deadline = self.deadline();
         let prepared = self.prepare(inputs).await?;
-        self.send(prepared).await
+        self.send_until(prepared, deadline).await
     }
 
     /// Checks `inputs`, runs the head and encodes what crosses, on tokio's blocking pool.
@@ -282,16 +308,32 @@ impl Client {
         let started = Instant::now();
         self.inner.device.check(&inputs)?;
         let encoded = self.run_head(inputs, None)?;
-        Ok(Prepared { encoded: Arc::new(encoded), started })
+        Ok(Prepared {
+            encoded: Arc::new(encoded),
+            started,
+        })
     }
 
-    /// Sends a prepared request and waits for the answer.
+    /// Sends a prepared request and waits for the answer. The deadline counts from here.
     ///
     /// # Errors
     /// As [`Client::infer`].
     pub async fn send(&self, prepared: Prepared) -> Result<Answer, Error> {
+        self.send_until(prepared, self.deadline()).await
+    }
+
+    /// When the answer to a call made now stops being useful.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.inner.deadline
+    }
+
+    pub(crate) async fn send_until(
+        &self,
+        prepared: Prepared,
+        deadline: Instant,
+    ) -> Result<Answer, Error> {
         let Prepared { encoded, started } = prepared;
-        let (values, mut answer) = self.finish(&encoded, started, None).await?;
+        let (values, mut answer) = self.finish(&encoded, started, deadline, None).await?;
         answer.outputs = self.inner.device.collect(values, None);
         Ok(answer)
     }
@@ -325,15 +367,22 @@ impl Client {
 
     fn run_head(&self, inputs: Values, state: Option<&DeviceState>) -> Result<Encoded, Error> {
         let choose = |crossing: &Crossing| self.choose_codec(crossing);
-        self.inner.device.run_head(self.cut(), inputs, state, choose)
+        self.inner
+            .device
+            .run_head(self.cut(), inputs, state, choose)
     }
 
     fn choose_codec(&self, crossing: &Crossing) -> CodecSpec {
-        let named = self.inner.codec.as_deref().and_then(|name| {
-            crossing.codecs.iter().find(|codec| codec.name() == name)
-        });
+        let named = self
+            .inner
+            .codec
+            .as_deref()
+            .and_then(|name| crossing.codecs.iter().find(|codec| codec.name() == name));
         // A valid manifest has at least one codec for each value.
-        named.or(crossing.codecs.first()).cloned().unwrap_or(CodecSpec::Raw)
+        named
+            .or(crossing.codecs.first())
+            .cloned()
+            .unwrap_or(CodecSpec::Raw)
     }
 
     /// Sends what was encoded, where the cut has a tail, and gives all values and an answer whose
@@ -342,32 +391,44 @@ impl Client {
         &self,
         encoded: &Encoded,
         started: Instant,
+        deadline: Instant,
         step: Option<Step>,
     ) -> Result<(Values, Answer), Error> {
         let cut = self.cut();
         let mut values = encoded.local.clone();
-        let mut timings =
-            Timings { edge: encoded.run, encode: encoded.encode, ..Timings::default() };
+        let mut timings = Timings {
+            edge: encoded.run,
+            encode: encoded.encode,
+            ..Timings::default()
+        };
         let mut answer = Answer {
             outputs: Vec::new(),
             timings,
             cut: cut.id.clone(),
-            bytes_sent: encoded.payloads.iter().map(|payload| payload.len() as u64).sum(),
+            bytes_sent: encoded
+                .payloads
+                .iter()
+                .map(|payload| payload.len() as u64)
+                .sum(),
             bytes_received: 0,
             batch_size: 0,
         };
         if cut.stage < self.manifest().stages.len() {
             let link = self.inner.link.as_ref().ok_or_else(|| {
-                Error::text(ErrorKind::Bundle, format!("cut `{}` needs a service", cut.id))
+                Error::text(
+                    ErrorKind::Bundle,
+                    format!("cut `{}` needs a service", cut.id),
+                )
             })?;
             let sent = Instant::now();
-            let deadline = sent + self.inner.deadline;
             let reply = link
                 .request(self.inner.cut, self.inner.priority, deadline, step, encoded)
                 .await?;
             let round_trip = sent.elapsed();
             let decoding = Instant::now();
-            self.inner.device.decode(cut, &reply.tensors, &reply.payloads, &mut values)?;
+            self.inner
+                .device
+                .decode(cut, &reply.tensors, &reply.payloads, &mut values)?;
             let time = Duration::from_micros;
             let server = &reply.timings;
             let in_service =
@@ -377,8 +438,11 @@ impl Client {
             timings.cloud = time(server.run_us);
             timings.decode = time(server.decode_us + server.encode_us) + decoding.elapsed();
             answer.batch_size = server.batch_size;
-            answer.bytes_received =
-                reply.payloads.iter().map(|payload| payload.len() as u64).sum();
+            answer.bytes_received = reply
+                .payloads
+                .iter()
+                .map(|payload| payload.len() as u64)
+                .sum();
         }
         timings.total = started.elapsed();
         answer.timings = timings;
@@ -408,9 +472,21 @@ impl Session {
         let encoded = tokio::task::spawn_blocking(head)
             .await
             .map_err(|error| Error::new(ErrorKind::Runtime, error))??;
-        let step = Step { session: self.id, step: self.step };
-        let (values, mut answer) = self.client.finish(&encoded, started, Some(step)).await?;
-        answer.outputs = self.client.inner.device.collect(values, Some(&mut self.state.lock()));
+        let step = Step {
+            session: self.id,
+            step: self.step,
+        };
+        let deadline = started + self.client.inner.deadline;
+        let finished = self
+            .client
+            .finish(&encoded, started, deadline, Some(step))
+            .await;
+        let (values, mut answer) = finished?;
+        answer.outputs = self
+            .client
+            .inner
+            .device
+            .collect(values, Some(&mut self.state.lock()));
         self.step += 1;
         Ok(answer)
     }

@@ -48,7 +48,10 @@ impl Device {
     ) -> Result<Device, Error> {
         let chain = StageChain::load(runtime, &bundle, options)
             .map_err(|error| Error::new(ErrorKind::Runtime, error))?;
-        Ok(Device { bundle, chain: Mutex::new(chain) })
+        Ok(Device {
+            bundle,
+            chain: Mutex::new(chain),
+        })
     }
 
     pub(crate) fn bundle(&self) -> &Bundle {
@@ -64,21 +67,38 @@ impl Device {
     pub(crate) fn check(&self, inputs: &Values) -> Result<(), Error> {
         let manifest = self.bundle.manifest();
         let is_state = |name: &str| manifest.states.iter().any(|state| state.input == name);
-        let wanted: Vec<&TensorSpec> =
-            manifest.inputs.iter().filter(|spec| !is_state(&spec.name)).collect();
-        let list = || wanted.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let wanted: Vec<&TensorSpec> = manifest
+            .inputs
+            .iter()
+            .filter(|spec| !is_state(&spec.name))
+            .collect();
+        let list = || {
+            wanted
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         let mut bindings = Bindings::new();
         for spec in &wanted {
             let tensor = inputs.get(&spec.name).ok_or_else(|| {
-                Error::input(format!("input `{}` is missing; the model takes {}", spec.name, list()))
+                Error::input(format!(
+                    "input `{}` is missing; the model takes {}",
+                    spec.name,
+                    list()
+                ))
             })?;
             spec.check(tensor.dtype(), tensor.shape(), &mut bindings)
                 .map_err(|mismatch| Error::input(format!("input {mismatch}")))?;
         }
-        match inputs.keys().find(|name| !wanted.iter().any(|spec| spec.name == **name)) {
-            Some(name) => {
-                Err(Error::input(format!("there is no input `{name}`; the model takes {}", list())))
-            }
+        match inputs
+            .keys()
+            .find(|name| !wanted.iter().any(|spec| spec.name == **name))
+        {
+            Some(name) => Err(Error::input(format!(
+                "there is no input `{name}`; the model takes {}",
+                list()
+            ))),
             None => Ok(()),
         }
     }
@@ -105,11 +125,17 @@ impl Device {
         for crossing in &cut.crossing {
             let name = &crossing.spec.name;
             let tensor = values.get(name).ok_or_else(|| {
-                Error::new(ErrorKind::Bundle, Text(format!("the head made no `{name}`")))
+                Error::new(
+                    ErrorKind::Bundle,
+                    Text(format!("the head made no `{name}`")),
+                )
             })?;
             let spec = choose(crossing);
             let payload = codec::encode_bytes(&spec, tensor).map_err(|error| {
-                Error::new(ErrorKind::Runtime, Text(format!("`{name}` as {spec}: {error}")))
+                Error::new(
+                    ErrorKind::Runtime,
+                    Text(format!("`{name}` as {spec}: {error}")),
+                )
             })?;
             tensors.push(TensorHeader {
                 codec: spec.id(),
@@ -119,7 +145,13 @@ impl Device {
             });
             payloads.push(payload);
         }
-        Ok(Encoded { tensors, payloads, local: values, run, encode: started.elapsed() })
+        Ok(Encoded {
+            tensors,
+            payloads,
+            local: values,
+            run,
+            encode: started.elapsed(),
+        })
     }
 
     /// Adds state inputs: what `state` kept, or zeros at the first step.
@@ -130,10 +162,17 @@ impl Device {
                 values.insert(spec.input.clone(), tensor.clone());
                 continue;
             }
-            let Some(input) = manifest.inputs.iter().find(|input| input.name == spec.input) else {
+            let Some(input) = manifest
+                .inputs
+                .iter()
+                .find(|input| input.name == spec.input)
+            else {
                 continue;
             };
-            let dims = input.shape.iter().map(|dim| usize::try_from(dim.fixed()?).ok());
+            let dims = input
+                .shape
+                .iter()
+                .map(|dim| usize::try_from(dim.fixed()?).ok());
             let zeros = dims
                 .collect::<Option<Vec<usize>>>()
                 .and_then(|shape| Tensor::zeros(input.dtype, shape).ok());
@@ -168,8 +207,11 @@ impl Device {
         let mut bindings = Bindings::new();
         for ((reply, tensor), payload) in cut.replies.iter().zip(tensors).zip(payloads) {
             let name = &reply.spec.name;
-            let shape: Result<Vec<usize>, _> =
-                tensor.shape.iter().map(|&dim| usize::try_from(dim)).collect();
+            let shape: Result<Vec<usize>, _> = tensor
+                .shape
+                .iter()
+                .map(|&dim| usize::try_from(dim))
+                .collect();
             let shape = shape.map_err(|_| wrong(format!("`{name}` has an impossible shape")))?;
             let dtype = tensor
                 .dtype()

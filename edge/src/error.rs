@@ -45,7 +45,10 @@ impl Error {
         kind: ErrorKind,
         source: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Error {
-        Error { kind, source: source.into() }
+        Error {
+            kind,
+            source: source.into(),
+        }
     }
 
     pub(crate) fn text(kind: ErrorKind, text: impl Into<String>) -> Error {

@@ -40,7 +40,5 @@ pub use error::{Error, ErrorKind};
 pub use seamline_assets::Store;
 pub use seamline_net::{Congestion, TransportOptions};
 pub use seamline_ort::{Provider, Runtime, RuntimeError, RuntimeOptions, locate};
-pub use seamline_plan::{
-    DType, Dim, Element, InputError, Tensor, TensorSpec, read_input,
-};
+pub use seamline_plan::{DType, Dim, Element, InputError, Tensor, TensorSpec, read_input};
 pub use stream::{Answers, FrameId, FrameSender, StreamMode, StreamOptions};

@@ -79,7 +79,10 @@ impl Link {
         };
         let (host, port) = options.address.rsplit_once(':').ok_or_else(bad_address)?;
         let port: u16 = port.parse().map_err(|_| bad_address())?;
-        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let host = host
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .to_owned();
         let (folder, device) = options.identity.ok_or_else(|| {
             let text = "no identity was given; call ClientBuilder::identity_folder";
             Error::text(ErrorKind::Identity, text)
@@ -95,12 +98,18 @@ impl Link {
             fingerprint: bundle.fingerprint(),
             model: bundle.manifest().model.name.clone(),
         };
-        Ok(Link { target: Arc::new(target), state: Mutex::default() })
+        Ok(Link {
+            target: Arc::new(target),
+            state: Mutex::default(),
+        })
     }
 
     /// Another connection to the same service.
     pub(crate) fn again(&self) -> Link {
-        Link { target: Arc::clone(&self.target), state: Mutex::default() }
+        Link {
+            target: Arc::clone(&self.target),
+            state: Mutex::default(),
+        }
     }
 
     /// Connects where there is no connection.
@@ -134,7 +143,10 @@ impl Link {
                 session: step.map(|step| (step.session, step.step)),
                 tensors: encoded.tensors.clone(),
             };
-            let result = live.connection.request(request, encoded.payloads.clone()).await;
+            let result = live
+                .connection
+                .request(request, encoded.payloads.clone())
+                .await;
             match result {
                 Ok(reply) => return Ok(reply),
                 Err(error) if again && is_connection_over(&error) => {
@@ -157,7 +169,8 @@ impl Link {
         let mut state = self.state.lock().await;
         state.closed = true;
         if let Some(live) = state.live.take() {
-            live.connection.close(ErrorCode::Closed, "the client is done");
+            live.connection
+                .close(ErrorCode::Closed, "the client is done");
             // The service learns of it at once instead of after its idle timeout.
             let patience = Duration::from_millis(500);
             let _ = tokio::time::timeout(patience, live.connection.wait_closed()).await;
@@ -176,10 +189,15 @@ impl Link {
     /// each time, so that a service that is down is not stormed by its devices.
     async fn live(&self, deadline: Instant) -> Result<Live, Error> {
         let late = |_| {
-            let text = format!("no connection to {}:{} in time", self.target.host, self.target.port);
+            let text = format!(
+                "no connection to {}:{} in time",
+                self.target.host, self.target.port
+            );
             Error::text(ErrorKind::Deadline, text)
         };
-        let mut state = timeout_at(deadline.into(), self.state.lock()).await.map_err(late)?;
+        let mut state = timeout_at(deadline.into(), self.state.lock())
+            .await
+            .map_err(late)?;
         if state.closed {
             return Err(Error::text(ErrorKind::Cancelled, "the client is closed"));
         }
@@ -192,9 +210,13 @@ impl Link {
         state.live = None;
         if let Some(failed_at) = state.failed_at {
             let wait = backoff(state.failures).saturating_sub(failed_at.elapsed());
-            timeout_at(deadline.into(), tokio::time::sleep(wait)).await.map_err(late)?;
+            timeout_at(deadline.into(), tokio::time::sleep(wait))
+                .await
+                .map_err(late)?;
         }
-        let result = timeout_at(deadline.into(), self.target.connect()).await.map_err(late)?;
+        let result = timeout_at(deadline.into(), self.target.connect())
+            .await
+            .map_err(late)?;
         match result {
             Ok(live) => {
                 state.live = Some(live.clone());
@@ -214,7 +236,9 @@ impl Link {
 fn backoff(failures: u32) -> Duration {
     const FIRST: Duration = Duration::from_millis(50);
     const LONGEST: Duration = Duration::from_secs(5);
-    let full = FIRST.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST);
+    let full = FIRST
+        .saturating_mul(1 << failures.saturating_sub(1).min(10))
+        .min(LONGEST);
     // Without random bytes every device waits the full time.
     let random = random_id().map_or(0, |id| (id % 1000) as u32);
     full - full.mul_f64(0.5 * f64::from(random) / 1000.0)
@@ -234,9 +258,14 @@ impl Target {
             )
         };
         let connection = Client::connect(options).await.map_err(connect_error)?;
-        let contract =
-            connection.open(self.fingerprint, &self.model).await.map_err(open_error)?;
-        Ok(Live { connection, contract })
+        let contract = connection
+            .open(self.fingerprint, &self.model)
+            .await
+            .map_err(open_error)?;
+        Ok(Live {
+            connection,
+            contract,
+        })
     }
 
     async fn resolve(&self) -> Result<SocketAddr, Error> {
@@ -247,7 +276,9 @@ impl Target {
         let mut addresses = tokio::net::lookup_host((self.host.as_str(), self.port))
             .await
             .map_err(|error| unknown(error.to_string()))?;
-        addresses.next().ok_or_else(|| unknown("it has no address".into()))
+        addresses
+            .next()
+            .ok_or_else(|| unknown("it has no address".into()))
     }
 }
 

@@ -5,6 +5,7 @@ mod cli;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use seamline_plan::error_text;
 
 /// The device side of Seamline: runs the head of a cut network and asks a service for the tail.
 #[derive(Parser)]
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", error_text(error.as_ref()));
             ExitCode::FAILURE
         }
     }

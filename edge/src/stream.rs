@@ -34,7 +34,10 @@ pub struct StreamOptions {
 
 impl Default for StreamOptions {
     fn default() -> StreamOptions {
-        StreamOptions { max_in_flight: 2, mode: StreamMode::Every }
+        StreamOptions {
+            max_in_flight: 2,
+            mode: StreamMode::Every,
+        }
     }
 }
 
@@ -91,12 +94,19 @@ pub(crate) fn open(client: Client, options: StreamOptions) -> (FrameSender, Answ
     if options.mode == StreamMode::LatestWins {
         tokio::spawn(drive_latest(Arc::clone(&shared)));
     }
-    let sender = FrameSender { shared, mode: options.mode, next: 0 };
+    let sender = FrameSender {
+        shared,
+        mode: options.mode,
+        next: 0,
+    };
     (sender, Answers { running: receiver })
 }
 
 fn closed() -> Error {
-    Error::text(ErrorKind::Cancelled, "the stream's answers are no longer read")
+    Error::text(
+        ErrorKind::Cancelled,
+        "the stream's answers are no longer read",
+    )
 }
 
 impl Shared {
@@ -104,7 +114,10 @@ impl Shared {
         let (sender, answer) = oneshot::channel();
         let client = self.client.clone();
         let Frame { id, inputs } = frame;
-        self.running.send(Running { id, answer, place }).await.map_err(|_| closed())?;
+        self.running
+            .send(Running { id, answer, place })
+            .await
+            .map_err(|_| closed())?;
         tokio::spawn(async move {
             let mut sender = sender;
             // Nobody reads answers any more: the request is dropped, which cancels it.
@@ -120,7 +133,9 @@ impl Shared {
 /// Starts the newest waiting frame whenever a place is free.
 async fn drive_latest(shared: Arc<Shared>) {
     loop {
-        let Ok(place) = Arc::clone(&shared.places).acquire_owned().await else { return };
+        let Ok(place) = Arc::clone(&shared.places).acquire_owned().await else {
+            return;
+        };
         let frame = loop {
             let waiting = shared.waiting.lock().take();
             if let Some(frame) = waiting {
@@ -148,7 +163,10 @@ impl FrameSender {
         if self.shared.running.is_closed() {
             return Err(closed());
         }
-        let frame = Frame { id: self.next, inputs };
+        let frame = Frame {
+            id: self.next,
+            inputs,
+        };
         self.next += 1;
         let id = frame.id;
         match self.mode {
@@ -159,7 +177,12 @@ impl FrameSender {
                 Ok((id, None))
             }
             StreamMode::LatestWins => {
-                let displaced = self.shared.waiting.lock().replace(frame).map(|frame| frame.id);
+                let displaced = self
+                    .shared
+                    .waiting
+                    .lock()
+                    .replace(frame)
+                    .map(|frame| frame.id);
                 self.shared.arrived.notify_one();
                 Ok((id, displaced))
             }
@@ -180,7 +203,10 @@ impl Answers {
     pub async fn next(&mut self) -> Option<(FrameId, Result<Answer, Error>)> {
         let Running { id, answer, place } = self.running.recv().await?;
         let result = answer.await.unwrap_or_else(|_| {
-            Err(Error::text(ErrorKind::Cancelled, "the client was shut down"))
+            Err(Error::text(
+                ErrorKind::Cancelled,
+                "the client was shut down",
+            ))
         });
         drop(place);
         Some((id, result))

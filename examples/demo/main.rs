@@ -16,7 +16,10 @@ use seamline_assets::{FONT, MODELS, PAGE_PHOTOGRAPH, Store};
 use seamline_cloud::config::ServeConfig;
 use seamline_cloud::{ADMIN_TOKEN_FILE, Service, identity};
 use seamline_edge::{Answer, Client, Runtime, RuntimeOptions, Tensor, Values, locate};
-use seamline_partitioner::{ImagePreprocess, Model, Resize, Source, SplitOptions, find_seams, split};
+use seamline_partitioner::{
+    ImagePreprocess, Model, Resize, Source, SplitOptions, find_seams, split,
+};
+use seamline_plan::error_text;
 
 use pages::Page;
 use report::{Outcome, Report};
@@ -45,21 +48,26 @@ fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", error_text(error.as_ref()));
             ExitCode::FAILURE
         }
     }
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let tokio = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
     let report = tokio.block_on(demo(arguments))?;
     if arguments.json {
         println!("{}", report.json());
     } else {
         report.print();
     }
-    ensure!(report.is_right(), "the split model did not answer every page rightly");
+    ensure!(
+        report.is_right(),
+        "the split model did not answer every page rightly"
+    );
     Ok(())
 }
 
@@ -72,7 +80,11 @@ async fn demo(arguments: &Arguments) -> anyhow::Result<Report> {
     let store = Store::from_env();
     let path = std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from);
     let library = locate(path.as_deref(), &store)?;
-    say(format!("runtime   ONNX Runtime, {:?}: {}", library.source, library.path.display()));
+    say(format!(
+        "runtime   ONNX Runtime, {:?}: {}",
+        library.source,
+        library.path.display()
+    ));
     let runtime = Runtime::load(&RuntimeOptions::new(library))?;
 
     let folder = tempfile::tempdir()?;
@@ -82,7 +94,10 @@ async fn demo(arguments: &Arguments) -> anyhow::Result<Report> {
 
     let upright = upright_pages(&store)?;
     let pages = pages::rotations(&upright);
-    say(format!("pages     {} of text, in all four rotations", pages.len()));
+    say(format!(
+        "pages     {} of text, in all four rotations",
+        pages.len()
+    ));
 
     let identities = folder.path().join("identity");
     make_identities(&identities)?;
@@ -105,8 +120,16 @@ async fn demo(arguments: &Arguments) -> anyhow::Result<Report> {
     let batch_sizes = ask_together(&client, &pages).await?;
     client.close().await;
     drop(stop);
-    ensure!(serving.await?, "the service did not finish every request when it stopped");
-    Ok(Report { model: MODEL, seam, outcomes, batch_sizes })
+    ensure!(
+        serving.await?,
+        "the service did not finish every request when it stopped"
+    );
+    Ok(Report {
+        model: MODEL,
+        seam,
+        outcomes,
+        batch_sizes,
+    })
 }
 
 /// Cuts the model, its preprocessing in front, into a bundle; returns it whole, and the seam.
@@ -116,7 +139,10 @@ async fn cut(
     bundle: &Path,
     arguments: &Arguments,
 ) -> anyhow::Result<(Model, String)> {
-    let pin = MODELS.iter().find(|model| model.name == MODEL).context("the model is not pinned")?;
+    let pin = MODELS
+        .iter()
+        .find(|model| model.name == MODEL)
+        .context("the model is not pinned")?;
     let path = store.get(&pin.pin)?;
     let source = Source {
         model: path,
@@ -140,16 +166,28 @@ async fn cut(
             Some(at) => at,
             None => cheapest_in_the_middle(&model)?,
         };
-        let options = SplitOptions { at: vec![at], codec: Some(codec), ..SplitOptions::default() };
+        let options = SplitOptions {
+            at: vec![at],
+            codec: Some(codec),
+            ..SplitOptions::default()
+        };
         std::fs::create_dir_all(bundle.parent().unwrap_or(Path::new(".")))?;
         let report = split(&model, &runtime, &bundle, &options, &source)?;
         let (_, cut) = report
             .manifest
             .cut(&report.manifest.default_cut)
             .context("the bundle has no default cut")?;
-        let values: Vec<String> =
-            cut.crossing.iter().map(|crossing| crossing.spec.to_string()).collect();
-        let seam = format!("{} at {:.0} % of the work: {}", cut.id, cut.depth * 100.0, values.join("; "));
+        let values: Vec<String> = cut
+            .crossing
+            .iter()
+            .map(|crossing| crossing.spec.to_string())
+            .collect();
+        let seam = format!(
+            "{} at {:.0} % of the work: {}",
+            cut.id,
+            cut.depth * 100.0,
+            values.join("; ")
+        );
         anyhow::Ok((model, seam))
     };
     tokio::task::spawn_blocking(work).await?
@@ -216,7 +254,10 @@ async fn ask(
     for page in pages {
         let inputs = inputs(page)?;
         let expected = model.run(&mut whole, &inputs)?;
-        let expected = expected.first().context("the model has no output")?.as_slice::<f32>()?;
+        let expected = expected
+            .first()
+            .context("the model has no output")?
+            .as_slice::<f32>()?;
         let answer = client.infer(inputs).await?;
         let got = answer.first::<f32>()?;
         let differences = expected.iter().zip(got.iter()).map(|(e, g)| (e - g).abs());
@@ -237,7 +278,9 @@ async fn ask(
 /// Bytes of the crossing values as f32.
 fn f32_bytes(client: &Client) -> u64 {
     let values = client.cut().crossing.iter();
-    values.map(|value| value.reference.iter().product::<u64>() * 4).sum()
+    values
+        .map(|value| value.reference.iter().product::<u64>() * 4)
+        .sum()
 }
 
 /// All pages again, several at a time; returns how many requests each answer's batch had.

@@ -23,7 +23,10 @@ pub(crate) fn rotations(upright: &[RgbImage]) -> Vec<Page> {
         },
         quarter_turns,
     };
-    upright.iter().flat_map(|page| (0..4).map(move |turns| turned(page, turns))).collect()
+    upright
+        .iter()
+        .flat_map(|page| (0..4).map(move |turns| turned(page, turns)))
+        .collect()
 }
 
 /// `count` pages of `text`, each beginning at another place, in sizes from small to large print.
@@ -34,7 +37,11 @@ pub(crate) fn render(font: Vec<u8>, text: &str, count: usize) -> anyhow::Result<
     anyhow::ensure!(!words.is_empty(), "there is no text to render");
     let pages = (0..count).map(|index| {
         let first = index * 97 % words.len();
-        page(&font, SIZES[index % SIZES.len()], words.iter().cycle().skip(first))
+        page(
+            &font,
+            SIZES[index % SIZES.len()],
+            words.iter().cycle().skip(first),
+        )
     });
     Ok(pages.collect())
 }
@@ -46,7 +53,9 @@ fn page<'a>(font: &FontVec, size: f32, mut words: impl Iterator<Item = &'a &'a s
     const MARGIN: f32 = 40.0;
     let scaled = font.as_scaled(PxScale::from(size));
     let width = |text: &str| -> f32 {
-        text.chars().map(|c| scaled.h_advance(scaled.glyph_id(c))).sum()
+        text.chars()
+            .map(|c| scaled.h_advance(scaled.glyph_id(c)))
+            .sum()
     };
     let mut picture = RgbImage::from_pixel(WIDTH, HEIGHT, Rgb([255; 3]));
     let mut baseline = MARGIN + scaled.ascent();
@@ -80,7 +89,10 @@ fn draw(picture: &mut RgbImage, outline: &ab_glyph::OutlinedGlyph) {
             clippy::cast_sign_loss,
             reason = "glyph bounds lie within the page; what does not is skipped below"
         )]
-        let (x, y) = (bounds.min.x.max(0.0) as u32 + x, bounds.min.y.max(0.0) as u32 + y);
+        let (x, y) = (
+            bounds.min.x.max(0.0) as u32 + x,
+            bounds.min.y.max(0.0) as u32 + y,
+        );
         if let Some(pixel) = picture.get_pixel_mut_checked(x, y) {
             #[allow(
                 clippy::cast_possible_truncation,

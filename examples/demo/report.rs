@@ -55,15 +55,24 @@ impl Report {
     }
 
     fn correct(&self) -> usize {
-        self.outcomes.iter().filter(|outcome| outcome.class == outcome.right_class).count()
+        self.outcomes
+            .iter()
+            .filter(|outcome| outcome.class == outcome.right_class)
+            .count()
     }
 
     fn agree(&self) -> usize {
-        self.outcomes.iter().filter(|outcome| outcome.class == outcome.whole_class).count()
+        self.outcomes
+            .iter()
+            .filter(|outcome| outcome.class == outcome.whole_class)
+            .count()
     }
 
     fn max_abs_diff(&self) -> f32 {
-        self.outcomes.iter().map(|outcome| outcome.max_abs_diff).fold(0.0, f32::max)
+        self.outcomes
+            .iter()
+            .map(|outcome| outcome.max_abs_diff)
+            .fold(0.0, f32::max)
     }
 
     fn mean(&self, bytes: impl Fn(&Outcome) -> u64) -> u64 {
@@ -72,8 +81,11 @@ impl Report {
 
     /// The time in milliseconds below which a share `q` of the requests lies.
     fn quantile_ms(&self, q: f64, time: impl Fn(&Timings) -> Duration) -> f64 {
-        let mut times: Vec<Duration> =
-            self.outcomes.iter().map(|outcome| time(&outcome.timings)).collect();
+        let mut times: Vec<Duration> = self
+            .outcomes
+            .iter()
+            .map(|outcome| time(&outcome.timings))
+            .collect();
         times.sort_unstable();
         #[allow(
             clippy::cast_possible_truncation,
@@ -97,10 +109,18 @@ impl Report {
         let round = |ms: f64| (ms * 1e4).round() / 1e4;
         let steps: serde_json::Map<String, serde_json::Value> = STEPS
             .iter()
-            .map(|(name, time)| ((*name).to_owned(), round(self.quantile_ms(0.5, time)).into()))
+            .map(|(name, time)| {
+                (
+                    (*name).to_owned(),
+                    round(self.quantile_ms(0.5, time)).into(),
+                )
+            })
             .collect();
-        let batches: serde_json::Map<String, serde_json::Value> =
-            self.batches().into_iter().map(|(size, count)| (size.to_string(), count.into())).collect();
+        let batches: serde_json::Map<String, serde_json::Value> = self
+            .batches()
+            .into_iter()
+            .map(|(size, count)| (size.to_string(), count.into()))
+            .collect();
         serde_json::json!({
             "model": self.model,
             "seam": self.seam,
@@ -124,8 +144,10 @@ impl Report {
         let pages = self.outcomes.len();
         let sent = self.mean(|outcome| outcome.bytes_sent);
         let ratio = |other: u64| other as f64 / sent.max(1) as f64;
-        let (f32_bytes, raw) =
-            (self.mean(|outcome| outcome.f32_bytes), self.mean(|outcome| outcome.raw_bytes));
+        let (f32_bytes, raw) = (
+            self.mean(|outcome| outcome.f32_bytes),
+            self.mean(|outcome| outcome.raw_bytes),
+        );
         println!();
         println!("right     {} of {pages} pages", self.correct());
         println!(
@@ -153,6 +175,10 @@ impl Report {
             .into_iter()
             .map(|(size, count)| format!("{count} in batches of {size}"))
             .collect();
-        println!("batching  {} requests at a time: {}", super::CONCURRENT, batches.join(", "));
+        println!(
+            "batching  {} requests at a time: {}",
+            super::CONCURRENT,
+            batches.join(", ")
+        );
     }
 }

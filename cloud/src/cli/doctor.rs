@@ -9,7 +9,7 @@ pub(crate) fn run(json: bool) -> anyhow::Result<ExitCode> {
     let runtime = load_runtime(0);
     let (found, problem) = match &runtime {
         Ok(runtime) => (Some(runtime), None),
-        Err(error) => (None, Some(format!("{error:#}"))),
+        Err(error) => (None, Some(seamline_plan::error_text(error.as_ref()))),
     };
     let providers: Vec<String> = found
         .map(|runtime| {

@@ -1,5 +1,6 @@
 //! `seamline-cloud serve`.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -110,9 +111,11 @@ fn announce(service: &Service, json: bool) {
 }
 
 fn start_logging(format: LogFormat) {
-    let filter = EnvFilter::try_from_env("SEAMLINE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter =
+        EnvFilter::try_from_env("SEAMLINE_LOG").unwrap_or_else(|_| EnvFilter::new("info,ort=warn"));
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     match format {
         LogFormat::Text => logs.init(),

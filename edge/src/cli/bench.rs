@@ -30,8 +30,13 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn run(self, json: bool) -> anyhow::Result<ExitCode> {
-        ensure!(self.requests > 0 && self.concurrency > 0, "nothing to measure: N must be above 0");
-        let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        ensure!(
+            self.requests > 0 && self.concurrency > 0,
+            "nothing to measure: N must be above 0"
+        );
+        let tokio = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
         tokio.block_on(async {
             let client = self.connection.client().await?;
             let requests = read_requests(client.manifest(), &self.inputs)?;
@@ -70,7 +75,11 @@ async fn work(
 ) -> anyhow::Result<Vec<(Duration, Answer)>> {
     let mut answers = Vec::with_capacity(count);
     let ahead = if prepared {
-        Some(client.prepare(requests[first % requests.len()].clone()).await?)
+        Some(
+            client
+                .prepare(requests[first % requests.len()].clone())
+                .await?,
+        )
     } else {
         None
     };
@@ -78,7 +87,11 @@ async fn work(
         let started = Instant::now();
         let answer = match &ahead {
             Some(prepared) => client.send(prepared.clone()).await?,
-            None => client.infer(requests[index % requests.len()].clone()).await?,
+            None => {
+                client
+                    .infer(requests[index % requests.len()].clone())
+                    .await?
+            }
         };
         answers.push((started.elapsed(), answer));
     }
@@ -87,25 +100,35 @@ async fn work(
 }
 
 fn report(answers: &[(Duration, Answer)], elapsed: Duration, json: bool) {
-    let total: Vec<f64> = answers.iter().map(|(time, _)| time.as_secs_f64() * 1e3).collect();
+    let total: Vec<f64> = answers
+        .iter()
+        .map(|(time, _)| time.as_secs_f64() * 1e3)
+        .collect();
     let names = steps(&answers[0].1.timings).map(|(name, _)| name);
     let medians: Vec<(&str, f64)> = names
         .into_iter()
         .enumerate()
         .map(|(step, name)| {
-            let times: Vec<f64> =
-                answers.iter().map(|(_, answer)| steps(&answer.timings)[step].1).collect();
+            let times: Vec<f64> = answers
+                .iter()
+                .map(|(_, answer)| steps(&answer.timings)[step].1)
+                .collect();
             (name, quantile(&times, 0.5))
         })
         .collect();
     let rate = answers.len() as f64 / elapsed.as_secs_f64();
-    let batch = answers.iter().map(|(_, answer)| f64::from(answer.batch_size)).sum::<f64>();
+    let batch = answers
+        .iter()
+        .map(|(_, answer)| f64::from(answer.batch_size))
+        .sum::<f64>();
     let batch = batch / answers.len() as f64;
     let bytes = answers[0].1.bytes_sent;
     let (p50, p99) = (quantile(&total, 0.5), quantile(&total, 0.99));
     if json {
-        let steps: serde_json::Map<String, serde_json::Value> =
-            medians.iter().map(|(name, ms)| ((*name).to_owned(), (*ms).into())).collect();
+        let steps: serde_json::Map<String, serde_json::Value> = medians
+            .iter()
+            .map(|(name, ms)| ((*name).to_owned(), (*ms).into()))
+            .collect();
         let document = serde_json::json!({
             "requests": answers.len(),
             "requests_per_s": rate,
@@ -119,7 +142,10 @@ fn report(answers: &[(Duration, Answer)], elapsed: Duration, json: bool) {
         println!("{document}");
         return;
     }
-    println!("{} requests, {rate:.1} a second, mean batch {batch:.1}", answers.len());
+    println!(
+        "{} requests, {rate:.1} a second, mean batch {batch:.1}",
+        answers.len()
+    );
     println!("latency  p50 {p50:.2} ms  p99 {p99:.2} ms  ({bytes} bytes sent a request)");
     for (name, ms) in medians {
         println!("  {name:<8} {ms:>8.3} ms");

@@ -8,10 +8,16 @@ pub(crate) fn run(json: bool) -> anyhow::Result<ExitCode> {
     let runtime = load_runtime(None);
     let (found, problem) = match &runtime {
         Ok(runtime) => (Some(runtime), None),
-        Err(error) => (None, Some(format!("{error:#}"))),
+        Err(error) => (None, Some(seamline_plan::error_text(error.as_ref()))),
     };
     let providers: Vec<String> = found
-        .map(|runtime| runtime.providers().iter().map(ToString::to_string).collect())
+        .map(|runtime| {
+            runtime
+                .providers()
+                .iter()
+                .map(ToString::to_string)
+                .collect()
+        })
         .unwrap_or_default();
     if json {
         let document = serde_json::json!({
@@ -23,10 +29,20 @@ pub(crate) fn run(json: bool) -> anyhow::Result<ExitCode> {
         println!("{document}");
     } else if let Some(runtime) = found {
         println!("ONNX Runtime   {}", runtime.build_info());
-        println!("  library      {}", runtime.options().library.path.display());
+        println!(
+            "  library      {}",
+            runtime.options().library.path.display()
+        );
         println!("  providers    {}", providers.join(", "));
     } else {
-        println!("ONNX Runtime   missing: {}", problem.as_deref().unwrap_or_default());
+        println!(
+            "ONNX Runtime   missing: {}",
+            problem.as_deref().unwrap_or_default()
+        );
     }
-    Ok(if problem.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if problem.is_none() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

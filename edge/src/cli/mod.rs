@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod doctor;
 pub(crate) mod run;
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -54,7 +55,9 @@ impl Connection {
             .runtime(load_runtime(self.threads)?)
             .deadline(Duration::from_millis(self.deadline_ms));
         if let Some(cloud) = &self.cloud {
-            builder = builder.cloud(cloud).identity_folder(&self.identity, &self.device);
+            builder = builder
+                .cloud(cloud)
+                .identity_folder(&self.identity, &self.device);
         }
         if let Some(name) = &self.server_name {
             builder = builder.server_name(name);
@@ -83,8 +86,13 @@ pub(crate) fn load_runtime(threads: Option<usize>) -> anyhow::Result<Runtime> {
 }
 
 pub(crate) fn start_logging() {
-    let filter = EnvFilter::try_from_env("SEAMLINE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let filter = EnvFilter::try_from_env("SEAMLINE_LOG")
+        .unwrap_or_else(|_| EnvFilter::new("warn,ort=error"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .init();
 }
 
 /// Inputs from `[NAME=]FILE` arguments: one file for a model of one input, else one for each.
@@ -124,9 +132,18 @@ fn split_argument<'a>(only: &TensorSpec, argument: &'a str) -> (Option<&'a str>,
 }
 
 fn read_named(wanted: &[&TensorSpec], argument: &str) -> anyhow::Result<(String, Tensor)> {
-    let names = || wanted.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let names = || {
+        wanted
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let Some((name, path)) = argument.split_once('=') else {
-        bail!("the model takes {}; give each as --input NAME=FILE", names());
+        bail!(
+            "the model takes {}; give each as --input NAME=FILE",
+            names()
+        );
     };
     let Some(spec) = wanted.iter().find(|spec| spec.name == name) else {
         bail!("there is no input `{name}`; the model takes {}", names());

@@ -27,12 +27,15 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn run(self, json: bool) -> anyhow::Result<ExitCode> {
-        let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let tokio = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
         tokio.block_on(async {
             let client = self.connection.client().await?;
             let mut documents = Vec::new();
-            for (index, (source, inputs)) in
-                read_requests(client.manifest(), &self.inputs)?.into_iter().enumerate()
+            for (index, (source, inputs)) in read_requests(client.manifest(), &self.inputs)?
+                .into_iter()
+                .enumerate()
             {
                 let answer = client.infer(inputs).await?;
                 if let Some(folder) = &self.output {
@@ -62,7 +65,10 @@ fn print_answer(source: &str, answer: &Answer) {
     println!("{source}");
     for (name, tensor) in answer.outputs() {
         let elements = elements(tensor, SHOWN);
-        let shown: Vec<String> = elements.iter().map(|element| format!("{element:.4}")).collect();
+        let shown: Vec<String> = elements
+            .iter()
+            .map(|element| format!("{element:.4}"))
+            .collect();
         let more = if tensor.len() > SHOWN { ", …" } else { "" };
         println!(
             "  {name}: {} {} = [{}{more}]",
@@ -76,8 +82,10 @@ fn print_answer(source: &str, answer: &Answer) {
 
 /// `cut s12, 12.3 KB sent; 4.2 ms: edge 1.1, …`.
 fn describe(answer: &Answer) -> String {
-    let steps: Vec<String> =
-        steps(&answer.timings).iter().map(|(name, ms)| format!("{name} {ms:.2}")).collect();
+    let steps: Vec<String> = steps(&answer.timings)
+        .iter()
+        .map(|(name, ms)| format!("{name} {ms:.2}"))
+        .collect();
     let total = answer.timings.total.as_secs_f64() * 1e3;
     format!(
         "cut {}, {} bytes sent, batch of {}; {total:.2} ms: {}",
@@ -176,7 +184,13 @@ fn write_outputs(folder: &Path, index: usize, answer: &Answer) -> anyhow::Result
         // Names of values may hold slashes and colons.
         let plain: String = name
             .chars()
-            .map(|c| if c.is_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '_' })
+            .map(|c| {
+                if c.is_alphanumeric() || matches!(c, '.' | '_' | '-') {
+                    c
+                } else {
+                    '_'
+                }
+            })
             .collect();
         let path = folder.join(format!("{index}-{plain}.npy"));
         let file = fs::File::create(&path).with_context(|| path.display().to_string())?;

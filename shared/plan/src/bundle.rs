@@ -271,13 +271,22 @@ impl BundleWriter {
         write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
     ) -> Result<(), BundleError> {
         let full = self.staging.join(path);
-        let io = |error| BundleError::Io { path: full.clone(), error };
+        let io = |error| BundleError::Io {
+            path: full.clone(),
+            error,
+        };
         if let Some(parent) = full.parent() {
             fs::create_dir_all(parent).map_err(io)?;
         }
         let file = fs::File::create(&full).map_err(io)?;
-        let mut sink = Hashing { file: io::BufWriter::new(file), hash: blake3::Hasher::new(), bytes: 0 };
-        write(&mut sink).and_then(|()| io::Write::flush(&mut sink)).map_err(io)?;
+        let mut sink = Hashing {
+            file: io::BufWriter::new(file),
+            hash: blake3::Hasher::new(),
+            bytes: 0,
+        };
+        write(&mut sink)
+            .and_then(|()| io::Write::flush(&mut sink))
+            .map_err(io)?;
         self.files.push(FileEntry {
             path: path.to_owned(),
             bytes: sink.bytes,
@@ -293,7 +302,10 @@ impl BundleWriter {
     /// [`BundleError::Io`].
     pub fn add_outside_contract(&self, path: &str, content: &[u8]) -> Result<(), BundleError> {
         let full = self.staging.join(path);
-        fs::write(&full, content).map_err(|error| BundleError::Io { path: full.clone(), error })
+        fs::write(&full, content).map_err(|error| BundleError::Io {
+            path: full.clone(),
+            error,
+        })
     }
 
     /// Where a file that was added lies until [`BundleWriter::finish`].

@@ -53,21 +53,32 @@ pub enum InputError {
 /// # Errors
 /// [`InputError`].
 pub fn read_input(path: &Path, spec: &TensorSpec) -> Result<Tensor, InputError> {
-    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let extension = path
+        .extension()
+        .and_then(|extension| extension.to_str())
+        .unwrap_or_default();
     match extension.to_ascii_lowercase().as_str() {
         "npy" => read_npy(path),
         "png" | "jpg" | "jpeg" => read_picture(path, spec),
         "json" => read_json(path, spec),
-        _ => Err(InputError::Extension { path: path.to_owned() }),
+        _ => Err(InputError::Extension {
+            path: path.to_owned(),
+        }),
     }
 }
 
 fn content(path: &Path, problem: impl ToString) -> InputError {
-    InputError::Content { path: path.to_owned(), problem: problem.to_string() }
+    InputError::Content {
+        path: path.to_owned(),
+        problem: problem.to_string(),
+    }
 }
 
 fn read_bytes(path: &Path) -> Result<Vec<u8>, InputError> {
-    std::fs::read(path).map_err(|error| InputError::Io { path: path.to_owned(), error })
+    std::fs::read(path).map_err(|error| InputError::Io {
+        path: path.to_owned(),
+        error,
+    })
 }
 
 fn read_npy(path: &Path) -> Result<Tensor, InputError> {
@@ -89,14 +100,16 @@ fn read_npy(path: &Path) -> Result<Tensor, InputError> {
             Tensor::from_bools(array.shape().to_vec(), &elements)
                 .map_err(|error| content(path, error))
         }
-        Err(error) => Err(content(path, format!("not an npy array that is read here: {error}"))),
+        Err(error) => Err(content(
+            path,
+            format!("not an npy array that is read here: {error}"),
+        )),
     }
 }
 
 fn read_picture(path: &Path, spec: &TensorSpec) -> Result<Tensor, InputError> {
-    let is_picture = spec.dtype == DType::U8
-        && spec.shape.len() == 4
-        && spec.shape[3] == Dim::Fixed(3);
+    let is_picture =
+        spec.dtype == DType::U8 && spec.shape.len() == 4 && spec.shape[3] == Dim::Fixed(3);
     if !is_picture {
         return Err(InputError::Mismatch {
             path: path.to_owned(),
@@ -110,8 +123,11 @@ fn read_picture(path: &Path, spec: &TensorSpec) -> Result<Tensor, InputError> {
         .map_err(|error| content(path, error))?
         .into_rgb8();
     let (width, height) = picture.dimensions();
-    Tensor::from_vec(vec![1, height as usize, width as usize, 3], picture.into_raw())
-        .map_err(|error| content(path, error))
+    Tensor::from_vec(
+        vec![1, height as usize, width as usize, 3],
+        picture.into_raw(),
+    )
+    .map_err(|error| content(path, error))
 }
 
 fn read_json(path: &Path, spec: &TensorSpec) -> Result<Tensor, InputError> {
@@ -135,7 +151,9 @@ fn read_json(path: &Path, spec: &TensorSpec) -> Result<Tensor, InputError> {
     };
     macro_rules! numbers {
         ($get:ident => $element:ty) => {{
-            let elements = leaves.iter().map(|leaf| <$element>::try_from(leaf.$get()?).ok());
+            let elements = leaves
+                .iter()
+                .map(|leaf| <$element>::try_from(leaf.$get()?).ok());
             let elements: Option<Vec<$element>> = elements.collect();
             Tensor::from_vec(
                 shape.clone(),
@@ -192,7 +210,9 @@ fn flatten<'a>(
                     elements.len()
                 ));
             }
-            elements.iter().try_for_each(|element| flatten(element, rest, leaves))
+            elements
+                .iter()
+                .try_for_each(|element| flatten(element, rest, leaves))
         }
         (serde_json::Value::Array(_), None) | (_, Some(_)) => {
             Err("ragged arrays: some are nested deeper than others".into())
@@ -209,7 +229,11 @@ mod tests {
     use super::*;
 
     fn spec(dtype: DType) -> TensorSpec {
-        TensorSpec { name: "x".into(), dtype, shape: vec![Dim::Unknown; 2] }
+        TensorSpec {
+            name: "x".into(),
+            dtype,
+            shape: vec![Dim::Unknown; 2],
+        }
     }
 
     fn json(text: &str, dtype: DType) -> Result<Tensor, InputError> {
@@ -248,7 +272,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.npy");
         let array = ndarray::arr2(&[[1i64, 2, 3], [4, 5, 6]]);
-        array.write_npy(std::fs::File::create(&path).unwrap()).unwrap();
+        array
+            .write_npy(std::fs::File::create(&path).unwrap())
+            .unwrap();
         let tensor = read_input(&path, &spec(DType::I64)).unwrap();
         assert_eq!((tensor.dtype(), tensor.shape()), (DType::I64, &[2, 3][..]));
         assert_eq!(tensor.as_slice::<i64>().unwrap(), [1, 2, 3, 4, 5, 6]);
@@ -259,7 +285,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.png");
         image::RgbImage::new(2, 2).save(&path).unwrap();
-        let error = read_input(&path, &spec(DType::F32)).unwrap_err().to_string();
+        let error = read_input(&path, &spec(DType::F32))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("--image"), "{error}");
         let picture = TensorSpec {
             name: "x".into(),
@@ -272,10 +300,16 @@ mod tests {
     #[test]
     fn broken_and_unknown_files_are_named() {
         let folder = tempfile::tempdir().unwrap();
-        for (name, expected) in [("x.npy", "not an npy"), ("x.json", "x.json"), ("x.txt", ".npy")] {
+        for (name, expected) in [
+            ("x.npy", "not an npy"),
+            ("x.json", "x.json"),
+            ("x.txt", ".npy"),
+        ] {
             let path = folder.path().join(name);
             std::fs::write(&path, b"\x00garbage").unwrap();
-            let error = read_input(&path, &spec(DType::F32)).unwrap_err().to_string();
+            let error = read_input(&path, &spec(DType::F32))
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(expected) && error.contains(name), "{error}");
         }
     }

@@ -13,6 +13,7 @@ mod manifest;
 mod rows;
 mod shape;
 mod tensor;
+mod text;
 
 pub use bundle::{Bundle, BundleError, BundleWriter, MANIFEST_FILE, Side, WEIGHTS_FILE};
 pub use codec::CodecSpec;
@@ -27,3 +28,4 @@ pub use manifest::{
 pub use rows::{Joiner, concat_rows, split_rows};
 pub use shape::{Bindings, Dim, SpecMismatch, TensorSpec, element_count, format_shape};
 pub use tensor::{Tensor, TensorError};
+pub use text::error_text;

@@ -43,7 +43,13 @@ impl Joiner {
             return Err(TensorError::Overflow { dtype, shape });
         };
         // u64 storage keeps the elements aligned for every dtype.
-        Ok(Joiner { dtype, shape, axis, data: vec![0; bytes.div_ceil(8)], filled: 0 })
+        Ok(Joiner {
+            dtype,
+            shape,
+            axis,
+            data: vec![0; bytes.div_ceil(8)],
+            filled: 0,
+        })
     }
 
     /// Adds the next `rows` rows. Where the batch axis is the outermost, `fill` writes them in
@@ -90,12 +96,17 @@ impl Joiner {
 /// # Errors
 /// [`TensorError`] where their dtypes or shapes do not fit together.
 pub fn concat_rows(parts: &[&Tensor], axis: usize) -> Result<Tensor, TensorError> {
-    let (dtype, shape) = parts.first().map_or((DType::F32, &[][..]), |t| (t.dtype(), t.shape()));
+    let (dtype, shape) = parts
+        .first()
+        .map_or((DType::F32, &[][..]), |t| (t.dtype(), t.shape()));
     let size = |part: &&Tensor| part.shape().get(axis).copied().unwrap_or_default();
     let mut joiner = Joiner::new(dtype, shape, axis, parts.iter().map(size).sum())?;
     for part in parts {
         if part.dtype() != dtype {
-            return Err(TensorError::DType { asked: dtype, got: part.dtype() });
+            return Err(TensorError::DType {
+                asked: dtype,
+                got: part.dtype(),
+            });
         }
         joiner.add(size(part), |out| {
             if out.len() != part.bytes().len() {
@@ -118,7 +129,11 @@ pub fn concat_rows(parts: &[&Tensor], axis: usize) -> Result<Tensor, TensorError
 ///
 /// # Errors
 /// [`TensorError::Length`] where the rows do not add up to the size of the axis.
-pub fn split_rows(tensor: &Tensor, axis: usize, rows: &[usize]) -> Result<Vec<Tensor>, TensorError> {
+pub fn split_rows(
+    tensor: &Tensor,
+    axis: usize,
+    rows: &[usize],
+) -> Result<Vec<Tensor>, TensorError> {
     let shape = tensor.shape();
     let all = shape.get(axis).copied().unwrap_or_default();
     if axis >= shape.len() || rows.iter().sum::<usize>() != all {
@@ -171,7 +186,11 @@ mod tests {
             let parts = [part(1, 0.0), part(3, 100.0), part(2, 200.0)];
             let joined = concat_rows(&parts.each_ref(), axis).unwrap();
             assert_eq!(joined.shape()[axis], 6);
-            assert_eq!(split_rows(&joined, axis, &[1, 3, 2]).unwrap(), parts, "axis {axis}");
+            assert_eq!(
+                split_rows(&joined, axis, &[1, 3, 2]).unwrap(),
+                parts,
+                "axis {axis}"
+            );
         }
     }
 
@@ -179,7 +198,10 @@ mod tests {
     fn joined_rows_stand_where_the_axis_says() {
         let a = Tensor::from_vec(vec![2, 1], vec![1u8, 2]).unwrap();
         let b = Tensor::from_vec(vec![2, 1], vec![3u8, 4]).unwrap();
-        assert_eq!(concat_rows(&[&a, &b], 1).unwrap().as_slice::<u8>().unwrap(), [1, 3, 2, 4]);
+        assert_eq!(
+            concat_rows(&[&a, &b], 1).unwrap().as_slice::<u8>().unwrap(),
+            [1, 3, 2, 4]
+        );
     }
 
     #[test]
