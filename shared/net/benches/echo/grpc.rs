@@ -7,9 +7,9 @@ use bytes::{Buf, BufMut, Bytes};
 use tonic::body::Body;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::{Request as HttpRequest, Response as HttpResponse, uri::PathAndQuery};
-use tonic::codegen::tokio_stream::wrappers::TcpListenerStream;
 use tonic::codegen::{BoxFuture, Service};
 use tonic::server::{NamedService, UnaryService};
+use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status};
 
@@ -92,10 +92,12 @@ pub(crate) struct Echo {
 
 impl Echo {
     pub(crate) async fn start() -> Echo {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        let server = Server::builder().tcp_nodelay(true).add_service(EchoService);
-        tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+        // Without it, Nagle's algorithm and delayed acknowledgements cost 40 ms an echo.
+        let any = "127.0.0.1:0".parse().unwrap();
+        let incoming = TcpIncoming::bind(any).unwrap().with_nodelay(Some(true));
+        let addr = incoming.local_addr().unwrap();
+        let server = Server::builder().add_service(EchoService);
+        tokio::spawn(server.serve_with_incoming(incoming));
         let endpoint = Endpoint::from_shared(format!("http://{addr}")).unwrap();
         let channel = endpoint.tcp_nodelay(true).connect().await.unwrap();
         Echo { channel }
