@@ -32,6 +32,8 @@ pub enum BatchVerdict {
         /// The largest relative difference between rows together and apart.
         max_rel: f64,
     },
+    /// No output is left for the service.
+    NoTail,
     /// Shapes alone rule it out.
     NoAxis {
         /// The value that has no batch axis.
@@ -72,6 +74,7 @@ pub(crate) fn prove(
     let mut proofs = Vec::new();
     for cut in &mut manifest.cuts {
         let verdict = match missing_axis(cut) {
+            _ if cut.replies.is_empty() => BatchVerdict::NoTail,
             Some(value) => BatchVerdict::NoAxis { value },
             None => probe(cut, &mut sessions, &rows),
         };
@@ -107,9 +110,6 @@ fn draw_rows(model: &Model, seed: u64) -> Result<[Values; 2], SplitError> {
 fn missing_axis(cut: &Cut) -> Option<String> {
     let crossing = cut.crossing.iter().map(|crossing| (&crossing.spec, crossing.batch_axis));
     let replies = cut.replies.iter().map(|reply| (&reply.spec, reply.batch_axis));
-    if cut.replies.is_empty() {
-        return Some("the tail".into());
-    }
     crossing.chain(replies).find(|(_, axis)| axis.is_none()).map(|(spec, _)| spec.name.clone())
 }
 

@@ -143,7 +143,8 @@ fn crossing(
     options: &SplitOptions,
 ) -> Result<Crossing, SplitError> {
     let spec = spec(model, id)?;
-    let reference = model.facts(id).reference.clone().unwrap_or_default();
+    let reference = model.facts(id).reference.clone();
+    let reference = reference.ok_or_else(|| SplitError::UnknownType { name: spec.name.clone() })?;
     let mut codecs = codecs(&spec);
     if let Some(first) = &options.codec {
         // Where the value does not take the codec, its own default stays first.
@@ -194,6 +195,40 @@ fn channel_axis(spec: &TensorSpec) -> Option<usize> {
         3 => Some(2),
         _ => Some(1),
     }
+}
+
+/// Bytes that cross at a seam, by what floats are sent as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WireBytes {
+    /// Every float as `f32`.
+    pub f32: u64,
+    /// `f32` values by the codec `f16`, others as they are.
+    pub f16: u64,
+    /// `f32` values by the codec `int8`, its scales included, others as they are.
+    pub int8: u64,
+}
+
+/// What crosses at `seam` in bytes, at the reference sizes; integers count as they are.
+pub fn wire_bytes(model: &Model, seam: &Seam) -> WireBytes {
+    let mut total = WireBytes { f32: seam.bytes_f32, ..WireBytes::default() };
+    for &id in &seam.cut.crossing {
+        let facts = model.facts(id);
+        let (Some(plain), Some(dtype), Some(shape)) =
+            (facts.bytes(), facts.dtype, &facts.reference)
+        else {
+            continue;
+        };
+        let rank = shape.len();
+        let spec = TensorSpec { name: String::new(), dtype, shape: vec![Dim::Unknown; rank] };
+        let codecs = codecs(&spec);
+        let by = |name: &str| {
+            let codec = codecs.iter().find(|codec| codec.name() == name)?;
+            seamline_codec::expected_len(codec, dtype, shape)
+        };
+        total.f16 = total.f16.saturating_add(by("f16").unwrap_or(plain));
+        total.int8 = total.int8.saturating_add(by("int8").unwrap_or(plain));
+    }
+    total
 }
 
 fn spec(model: &Model, id: ValueId) -> Result<TensorSpec, SplitError> {

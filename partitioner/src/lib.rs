@@ -19,7 +19,7 @@ pub use batch::{BATCH_TOLERANCE, BatchProof, BatchVerdict};
 pub use seamline_graph::preprocess::{ChannelOrder, ImagePreprocess, Resize};
 pub use seamline_ort::Optimization;
 pub use compare::{Difference, compare};
-pub use contract::{INPUT_CUT, OUTPUT_CUT};
+pub use contract::{INPUT_CUT, OUTPUT_CUT, WireBytes, wire_bytes};
 pub use cut::{CutError, Seams, find_seams, stages};
 pub use model::{Model, ModelError, ValueFacts, format_bindings};
 pub use probe::{ProbeInput, Prober};

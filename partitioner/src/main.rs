@@ -1,2 +1,69 @@
-//! Command line.
-fn main() {}
+//! `seamline`: plans and cuts models.
+
+mod cli;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use seamline_assets::Store;
+use tracing_subscriber::EnvFilter;
+
+use crate::cli::Machine;
+
+/// Cuts trained models in two: the head for a device, the tail for a service.
+#[derive(Parser)]
+#[command(name = "seamline", version, max_term_width = 100)]
+struct Arguments {
+    /// Print one JSON document on stdout instead of text.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Tell what a model takes, gives and consists of.
+    Inspect(cli::inspect::Inspect),
+    /// List where a model can be cut, and what would cross there.
+    Seams(cli::seams::Seams),
+    /// Cut a model into a bundle for device and service.
+    Split(cli::split::Split),
+    /// Compare a bundle's two halves with the whole model.
+    Verify(cli::verify::Verify),
+    /// Read a model and write it again.
+    Convert(cli::convert::Convert),
+    /// Trained models to try things on.
+    Zoo(cli::zoo::Zoo),
+    /// Tell what this machine has and lacks, and how to get it.
+    Doctor,
+}
+
+fn main() -> ExitCode {
+    // clap ends the process with 2 on bad usage.
+    let Arguments { json, command } = Arguments::parse();
+    let filter = EnvFilter::try_from_env("SEAMLINE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let machine = Machine {
+        library: std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from),
+        store: Store::from_env(),
+        json,
+    };
+    let result = match command {
+        Command::Inspect(inspect) => inspect.run(&machine),
+        Command::Seams(seams) => seams.run(&machine),
+        Command::Split(split) => split.run(&machine),
+        Command::Verify(verify) => verify.run(&machine),
+        Command::Convert(convert) => convert.run(&machine),
+        Command::Zoo(zoo) => zoo.run(&machine),
+        Command::Doctor => cli::doctor::run(&machine),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {}", cli::explain(&error));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -8,7 +8,7 @@ use seamline_graph::infer::{
     InputDomain, Types, batch_symbol, domains, flops, infer, input_symbol, is_unnamed,
 };
 use seamline_graph::preprocess::{ImagePreprocess, PreprocessError};
-use seamline_graph::{Graph, ReadError, ValueId};
+use seamline_graph::{Graph, NodeId, ReadError, ValueId};
 use seamline_ort::{
     ModelSource, Optimization, RunError, Runtime, Session, SessionError, SessionOptions,
 };
@@ -70,6 +70,18 @@ pub enum ModelError {
         reference: Bindings,
     },
 }
+
+/// Operators that make sequences, maps or optionals, which no run can hand out as tensors.
+const NON_TENSOR_MAKERS: &[&str] = &[
+    "Optional",
+    "SequenceConstruct",
+    "SequenceEmpty",
+    "SequenceErase",
+    "SequenceInsert",
+    "SequenceMap",
+    "SplitToSequence",
+    "ZipMap",
+];
 
 /// `N=1, W=320`.
 pub fn format_bindings(bindings: &Bindings) -> String {
@@ -174,6 +186,11 @@ impl Model {
         &self.facts[value.index()]
     }
 
+    /// The values that an input can take.
+    pub fn domain(&self, input: ValueId) -> Option<&InputDomain> {
+        self.domains.get(&input)
+    }
+
     /// The inputs, as a prober draws them, `rows` along the batch axis.
     ///
     /// # Errors
@@ -201,16 +218,20 @@ impl Model {
         inputs.collect()
     }
 
+    /// Values whose dtype or size only a run tells.
+    pub fn unknown_values(&self) -> impl Iterator<Item = ValueId> + '_ {
+        (0..self.graph.values.len())
+            .filter_map(|index| u32::try_from(index).ok().map(ValueId))
+            .filter(|&id| self.can_be_learnt(id))
+    }
+
     /// Learns the dtypes and sizes that inference could not tell from a run of the whole model on
     /// random inputs. Does nothing where all are known. Returns how many values were learnt.
     ///
     /// # Errors
     /// [`ModelError`].
     pub fn learn(&mut self, runtime: &Runtime, seed: u64) -> Result<usize, ModelError> {
-        let unknown: Vec<ValueId> = (0..self.graph.values.len())
-            .filter_map(|index| u32::try_from(index).ok().map(ValueId))
-            .filter(|&id| self.can_be_learnt(id))
-            .collect();
+        let unknown: Vec<ValueId> = self.unknown_values().collect();
         if unknown.is_empty() {
             return Ok(0);
         }
@@ -232,7 +253,8 @@ impl Model {
     fn can_be_learnt(&self, id: ValueId) -> bool {
         let value = self.graph.value(id);
         let facts = self.facts(id);
-        value.producer.is_some()
+        let made_by = |id: NodeId| self.graph.node(id).op_type.as_str();
+        value.producer.is_some_and(|id| !NON_TENSOR_MAKERS.contains(&made_by(id)))
             && !self.graph.is_weight(id)
             && !value.is_declared_non_tensor()
             && (facts.dtype.is_none() || facts.reference.is_none())

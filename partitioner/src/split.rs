@@ -82,9 +82,9 @@ pub enum SplitError {
         /// What there is.
         known: Vec<String>,
     },
-    /// A value whose type nothing tells.
+    /// A value whose type or size nothing tells.
     #[error(
-        "`{name}`: its element type or rank is not known; a probe run that reaches it would tell"
+        "`{name}`: its element type or size is not known; a probe run that reaches it would tell"
     )]
     UnknownType {
         /// The value.

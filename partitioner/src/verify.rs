@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use seamline_codec as codec;
 use seamline_codec::CodecError;
 use seamline_ort::{Optimization, Runtime, SessionOptions, StageChain, StageError};
-use seamline_plan::{Bundle, BundleError, Cut, Fingerprint, Manifest, Side, Tensor};
+use seamline_plan::{
+    Bundle, BundleError, CodecSpec, Crossing, Cut, Fingerprint, Manifest, Side, Tensor,
+};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -77,6 +79,15 @@ pub struct VerifyOptions {
     pub cut: Option<String>,
 }
 
+impl VerifyOptions {
+    /// The codec that `crossing` is verified with.
+    pub fn codec_of<'a>(&self, crossing: &'a Crossing) -> Option<&'a CodecSpec> {
+        let asked = self.codec.as_deref();
+        let named = crossing.codecs.iter().find(|codec| asked == Some(codec.name()));
+        named.or(crossing.codecs.first())
+    }
+}
+
 /// An output's differences.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutputDifference {
@@ -143,10 +154,7 @@ impl Halves {
                 cut: cut.id.clone(),
                 name: name.clone(),
             })?;
-            let named = crossing.codecs.iter().find(|codec| {
-                options.codec.as_deref() == Some(codec.name())
-            });
-            let Some(spec) = named.or(crossing.codecs.first()) else { continue };
+            let Some(spec) = options.codec_of(crossing) else { continue };
             let passed = codec::encode_bytes(spec, tensor)
                 .and_then(|bytes| codec::decode(spec, tensor.dtype(), tensor.shape(), &bytes))
                 .map_err(|error| VerifyError::Codec { name: name.clone(), error })?;
@@ -170,11 +178,11 @@ impl Halves {
 ///
 /// # Errors
 /// [`VerifyError`].
-pub fn verify(
+pub fn verify<'a>(
     runtime: &Runtime,
     root: &Path,
     model: &Model,
-    inputs: &[Values],
+    inputs: impl IntoIterator<Item = &'a Values>,
     options: &VerifyOptions,
 ) -> Result<Vec<CutDifference>, VerifyError> {
     let mut halves = Halves::load(runtime, root, options)?;
