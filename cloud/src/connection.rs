@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use seamline_net::{IncomingRequest, PendingConnection, Responder};
+use seamline_net::{IncomingRequest, PendingConnection, PendingRequest, Responder};
 use seamline_wire::ErrorCode;
 use tokio::sync::oneshot;
 
-use crate::admission::{ConnectionId, Permit, Shed};
+use crate::admission::{ConnectionId, Shed};
 use crate::batcher::{RejectReason, Ticket};
 use crate::contract::{CheckedRequest, Refusal};
 use crate::executor::{Job, Waiting};
@@ -68,16 +68,47 @@ impl From<Shed> for Refused {
     }
 }
 
-/// A request on its way.
-struct Queued {
-    ticket: Ticket,
-    answer: oneshot::Receiver<Result<Answer, Failure>>,
-    permit: Permit,
+/// Checks and admits a request by its header, before its payload costs memory, and sees to the
+/// rest in a task of its own.
+fn accept(shared: &Arc<Shared>, connection: u64, request: PendingRequest) {
+    let bytes = request
+        .header
+        .tensors
+        .iter()
+        .fold(0u64, |sum, tensor| sum.saturating_add(tensor.bytes));
+    let admitted = check(shared, &request.header).and_then(|checked| {
+        let permit = shared
+            .admission
+            .try_admit(ConnectionId(connection), bytes)?;
+        Ok((checked, permit))
+    });
+    let shared = Arc::clone(shared);
+    match admitted {
+        Ok((checked, permit)) => {
+            tokio::spawn(async move {
+                serve_request(&shared, connection, request, checked).await;
+                drop(permit);
+            });
+        }
+        Err(refused) => {
+            tokio::spawn(async move {
+                answer_refusal(&shared, request.responder, refused).await;
+            });
+        }
+    }
 }
 
-/// Queues the request at once, in the order of arrival, and waits for its answer in a task of its
-/// own.
-fn accept(shared: &Arc<Shared>, connection: u64, request: IncomingRequest) {
+/// Receives the payload, queues the request and sends its answer.
+async fn serve_request(
+    shared: &Shared,
+    connection: u64,
+    request: PendingRequest,
+    (index, checked): (usize, CheckedRequest),
+) {
+    let Some(request) = request.receive().await else {
+        shared.metrics.request_done(Outcome::Cancelled);
+        return;
+    };
     let bytes = request
         .payloads
         .iter()
@@ -92,11 +123,7 @@ fn accept(shared: &Arc<Shared>, connection: u64, request: IncomingRequest) {
         responder,
         ..
     } = request;
-    let queue = || -> Result<Queued, Refused> {
-        let (index, checked) = check(shared, &header)?;
-        let permit = shared
-            .admission
-            .try_admit(ConnectionId(connection), bytes)?;
+    let queue = || -> Result<_, Refused> {
         let step = header.session.map(|session| {
             let cut = usize::from(header.cut);
             shared
@@ -110,30 +137,20 @@ fn accept(shared: &Arc<Shared>, connection: u64, request: IncomingRequest) {
             step: step.transpose()?,
             answer: sender,
         };
-        let default = received_at + shared.default_deadline;
-        let deadline = Some(deadline.unwrap_or(default));
+        let deadline = deadline.unwrap_or(received_at + shared.default_deadline);
         let waiting = Waiting {
             priority: header.priority,
-            deadline,
+            deadline: Some(deadline),
         };
         let ticket = shared
             .executors
             .push(job, waiting)
             .map_err(|rejected| reject(rejected.reason))?;
-        Ok(Queued {
-            ticket,
-            answer,
-            permit,
-        })
+        Ok((ticket, answer))
     };
     match queue() {
-        Ok(queued) => {
-            tokio::spawn(finish(Arc::clone(shared), responder, queued));
-        }
-        Err(refused) => {
-            let shared = Arc::clone(shared);
-            tokio::spawn(async move { answer_refusal(&shared, responder, refused).await });
-        }
+        Ok((ticket, answer)) => finish(shared, responder, ticket, answer).await,
+        Err(refused) => answer_refusal(shared, responder, refused).await,
     }
 }
 
@@ -163,12 +180,12 @@ fn reject(reason: RejectReason) -> Refused {
     }
 }
 
-async fn finish(shared: Arc<Shared>, responder: Responder, queued: Queued) {
-    let Queued {
-        ticket,
-        answer,
-        permit,
-    } = queued;
+async fn finish(
+    shared: &Shared,
+    responder: Responder,
+    ticket: Ticket,
+    answer: oneshot::Receiver<Result<Answer, Failure>>,
+) {
     let cancelled = responder.cancelled();
     let result = tokio::select! {
         biased;
@@ -176,18 +193,20 @@ async fn finish(shared: Arc<Shared>, responder: Responder, queued: Queued) {
         _ = cancelled => {
             shared.executors.cancel(ticket);
             shared.metrics.request_done(Outcome::Cancelled);
+            // Nobody reads it any more; it ends the stream as cancelled, not as failed.
+            let _ = responder.error(ErrorCode::Cancelled, "taken back by the device", None).await;
             return;
         }
     };
     match result {
-        Ok(Ok(answer)) => reply(&shared, responder, answer).await,
+        Ok(Ok(answer)) => reply(shared, responder, answer).await,
         Ok(Err(failure)) => {
             let refused = Refused {
                 code: failure.code,
                 message: failure.message,
                 retry_after: None,
             };
-            answer_refusal(&shared, responder, refused).await;
+            answer_refusal(shared, responder, refused).await;
         }
         // The executor is gone without an answer: only at the end of the process.
         Err(_) => {
@@ -197,10 +216,9 @@ async fn finish(shared: Arc<Shared>, responder: Responder, queued: Queued) {
                 message,
                 retry_after: None,
             };
-            answer_refusal(&shared, responder, refused).await;
+            answer_refusal(shared, responder, refused).await;
         }
     }
-    drop(permit);
 }
 
 async fn reply(shared: &Shared, responder: Responder, answer: Answer) {

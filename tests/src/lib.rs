@@ -3,14 +3,18 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use seamline_assets::{MODELS, Store};
-use seamline_cloud::Service;
 use seamline_cloud::config::ServeConfig;
-use seamline_edge::{Client, ClientBuilder};
+use seamline_cloud::{ADMIN_TOKEN_FILE, Service};
+use seamline_edge::{Client, ClientBuilder, Values};
+use seamline_graph::seams::Seam;
 use seamline_net::identity::create;
 use seamline_ort::{Runtime, RuntimeOptions, locate};
+use seamline_partitioner::{Model, Prober, Source, SplitOptions, SplitReport, find_seams, split};
 use seamline_plan::{Bindings, Tensor};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -27,8 +31,13 @@ pub fn runtime() -> Runtime {
 
 /// A trained model of the zoo, fetched where it is not here yet.
 pub fn zoo(name: &str) -> PathBuf {
-    let model = MODELS.iter().find(|model| model.name == name).expect("a model of the zoo");
-    Store::from_env().get(&model.pin).expect("the model can be fetched")
+    let model = MODELS
+        .iter()
+        .find(|model| model.name == name)
+        .expect("a model of the zoo");
+    Store::from_env()
+        .get(&model.pin)
+        .expect("the model can be fetched")
 }
 
 /// Sizes of symbols that the models' own data have, where the usual ones are not valid.
@@ -36,31 +45,69 @@ pub fn sizes(name: &str) -> Bindings {
     let sizes: &[(&str, u64)] = match name {
         "ocr-rec" => &[("x_dim2", 48), ("p2o.DynamicDimension.1", 320)],
         "ocr-cls" => &[("x_dim2", 48), ("x_dim3", 192)],
-        "ocr-det" => &[("p2o.DynamicDimension.1", 256), ("p2o.DynamicDimension.2", 256)],
+        "ocr-det" => &[
+            ("p2o.DynamicDimension.1", 256),
+            ("p2o.DynamicDimension.2", 256),
+        ],
         "vad-seq" => &[("sequence_length", 4)],
         "vad-if" => &[("sequence", 576)],
         _ => &[],
     };
-    sizes.iter().map(|(symbol, size)| ((*symbol).to_owned(), *size)).collect()
+    sizes
+        .iter()
+        .map(|(symbol, size)| ((*symbol).to_owned(), *size))
+        .collect()
 }
 
-/// The largest `|difference|` and the largest `|difference| / max(1, |whole|)` of f32 tensors;
-/// 0 or infinity for other types, as they are equal or not.
-pub fn differences(whole: &Tensor, split: &Tensor) -> (f64, f64) {
-    assert_eq!((whole.dtype(), whole.shape()), (split.dtype(), split.shape()));
-    let (Ok(whole_f32), Ok(split_f32)) = (whole.as_slice::<f32>(), split.as_slice::<f32>()) else {
-        let equal = whole.bytes() == split.bytes();
-        return if equal { (0.0, 0.0) } else { (f64::INFINITY, f64::INFINITY) };
-    };
-    let pairs = whole_f32.iter().zip(split_f32).map(|(&w, &s)| (f64::from(w), f64::from(s)));
-    pairs.fold((0.0, 0.0), |(abs, rel): (f64, f64), (w, s)| {
-        // Equal infinities and NaN on both sides are no difference.
-        let same = w == s || (w.is_nan() && s.is_nan());
-        let difference = if same { 0.0 } else { (w - s).abs() };
-        let difference = if difference.is_nan() { f64::INFINITY } else { difference };
-        (abs.max(difference), rel.max(difference / w.abs().max(1.0)))
-    })
+/// A model of the zoo, ready to be cut: opened at [`sizes`], what inference cannot tell learnt.
+pub fn model(name: &str) -> Model {
+    let mut model = Model::open(&zoo(name), &sizes(name), None).expect("the model opens");
+    model.learn(&runtime(), 1).expect("a probe run");
+    model
 }
+
+/// One request for `model`, drawn from `seed`.
+pub fn draw(model: &Model, seed: u64) -> Values {
+    let inputs = model.probe_inputs(None).expect("inputs that can be drawn");
+    Prober::new(seed)
+        .draw(&inputs)
+        .expect("inputs of a sane size")
+}
+
+/// The listed seam nearest to half of the work.
+pub fn middle(model: &Model) -> Seam {
+    let off = |seam: &Seam| (seam.depth() - 0.5).abs();
+    let seams = find_seams(model, &[]).expect("seams").listed;
+    seams
+        .into_iter()
+        .min_by(|a, b| off(a).total_cmp(&off(b)))
+        .expect("a model has seams")
+}
+
+/// Cuts `model` at the seams `at` into a bundle at `out`; `edit` changes how.
+pub fn cut(
+    model: &Model,
+    out: &Path,
+    at: &[&str],
+    edit: impl FnOnce(&mut SplitOptions),
+) -> SplitReport {
+    let at = at.iter().map(|&seam| seam.to_owned()).collect();
+    let mut options = SplitOptions {
+        at,
+        seed: 1,
+        ..SplitOptions::default()
+    };
+    edit(&mut options);
+    let source = Source {
+        model: model.graph.source.clone().unwrap_or_default(),
+        shapes: model.reference.clone(),
+        image: None,
+    };
+    split(model, &runtime(), out, &options, &source).expect("the model can be cut")
+}
+
+/// The admin token of [`identities`]; of the form that a device's token has.
+pub const ADMIN_TOKEN: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// An identity folder with an authority, a server for loopback, the admin token and a device
 /// called `device`.
@@ -68,8 +115,20 @@ pub fn identities(dir: &Path) {
     create::authority(dir, "test-authority", 2).expect("authority");
     create::server(dir, &["localhost".into(), "127.0.0.1".into()], 2).expect("server");
     create::device(dir, "device", 2).expect("device");
-    std::fs::write(dir.join(seamline_cloud::ADMIN_TOKEN_FILE), "0123456789abcdef0123456789abcdef")
-        .expect("admin token");
+    std::fs::write(dir.join(ADMIN_TOKEN_FILE), ADMIN_TOKEN).expect("admin token");
+}
+
+/// A service of `bundles` on free ports of loopback.
+pub fn serve_config(bundles: &Path, identity: &Path) -> ServeConfig {
+    let mut config = ServeConfig {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        bundles: bundles.to_owned(),
+        drain_timeout_ms: 5000,
+        ..ServeConfig::default()
+    };
+    config.identity.dir = identity.to_owned();
+    config.admin.listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    config
 }
 
 /// A service on loopback; it drains when dropped or stopped.
@@ -91,22 +150,23 @@ impl TestService {
         identity: &Path,
         edit: impl FnOnce(&mut ServeConfig),
     ) -> TestService {
-        let mut config = ServeConfig {
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            bundles: bundles.to_owned(),
-            ..ServeConfig::default()
-        };
-        config.identity.dir = identity.to_owned();
-        config.admin.listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        config.drain_timeout_ms = 5000;
+        let mut config = serve_config(bundles, identity);
         edit(&mut config);
-        let service = Service::start(&config, &runtime()).await.expect("the service starts");
+        let service = Service::start(&config, &runtime())
+            .await
+            .expect("the service starts");
         let (addr, admin) = (service.local_addr(), service.admin_addr());
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(service.run(async {
             let _ = stopped.await;
         }));
-        TestService { addr, admin, identity: identity.to_owned(), stop: Some(stop), task }
+        TestService {
+            addr,
+            admin,
+            identity: identity.to_owned(),
+            stop: Some(stop),
+            task,
+        }
     }
 
     /// A builder of a client of this service.
@@ -115,6 +175,39 @@ impl TestService {
             .runtime(runtime())
             .cloud(&self.addr.to_string())
             .identity_folder(&self.identity, "device")
+    }
+
+    /// What the admin plane answers to a GET of `path` with `token`: the status and the body.
+    pub async fn admin_get(&self, path: &str, token: Option<&str>) -> (u16, String) {
+        let admin = self.admin.expect("the admin plane is on");
+        http_get(admin, path, token)
+            .await
+            .expect("the admin plane answers")
+    }
+
+    /// The value of a metric's first line that begins with `line`; 0 where there is none.
+    pub async fn metric(&self, line: &str) -> f64 {
+        let (status, text) = self.admin_get("/metrics", Some(ADMIN_TOKEN)).await;
+        assert_eq!(status, 200, "{text}");
+        let value = text
+            .lines()
+            .find_map(|found| found.strip_prefix(line)?.strip_prefix(' '));
+        value.map_or(0.0, |value| value.parse().expect("a number"))
+    }
+
+    /// Asks again and again until a metric has a value; fails after 20 s.
+    pub async fn wait_for(&self, line: &str, expected: f64) {
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            let got = self.metric(line).await;
+            if got == expected {
+                return;
+            }
+            assert!(
+                Instant::now() < until,
+                "{line} is {got}, not {expected}, after 20 s"
+            );
+        }
     }
 
     /// Begins to drain, as SIGTERM does.
@@ -129,9 +222,39 @@ impl TestService {
     }
 }
 
-/// Values by name.
-pub fn values<const N: usize>(values: [(&str, Tensor); N]) -> seamline_edge::Values {
-    values.into_iter().map(|(name, tensor)| (name.to_owned(), tensor)).collect()
+/// A GET by hand: the status and the body.
+///
+/// # Errors
+/// The connection's.
+pub async fn http_get(
+    addr: SocketAddr,
+    path: &str,
+    token: Option<&str>,
+) -> std::io::Result<(u16, String)> {
+    let mut stream = tokio::net::TcpStream::connect(addr).await?;
+    let authorization = token
+        .map(|token| format!("Authorization: Bearer {token}\r\n"))
+        .unwrap_or_default();
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\n{authorization}Connection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    let status = answer
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .unwrap_or(0);
+    let body = answer
+        .split_once("\r\n\r\n")
+        .map(|(_, body)| body.to_owned());
+    Ok((status, body.unwrap_or_default()))
 }
 
-
+/// Values by name.
+pub fn values<const N: usize>(values: [(&str, Tensor); N]) -> Values {
+    values
+        .into_iter()
+        .map(|(name, tensor)| (name.to_owned(), tensor))
+        .collect()
+}

@@ -29,8 +29,8 @@ pub use error::{
     RequestError, RequestErrorKind,
 };
 pub use server::{
-    ClientAuth, ConnectionHandle, Contracts, IncomingRequest, PendingConnection, Responder,
-    ServerConnection, ServerEndpoint, ServerOptions,
+    ClientAuth, ConnectionHandle, Contracts, IncomingRequest, PendingConnection, PendingRequest,
+    Responder, ServerConnection, ServerEndpoint, ServerOptions,
 };
 pub use transport::{Congestion, TransportOptions};
 

@@ -9,6 +9,9 @@ use crate::{ErrorCode, Limits, Load, TensorHeader, WireError, bounded, encode_fr
 /// The longest text in an error or refusal, in bytes; longer ones are cut.
 pub const MAX_MESSAGE_BYTES: usize = 2048;
 
+/// The priority of a request whose caller has no wish.
+pub const DEFAULT_PRIORITY: u8 = 128;
+
 /// W3C trace context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceContext {
@@ -29,7 +32,7 @@ pub struct RequestHeader {
     pub contract: u32,
     /// Index of the cut in the contract's manifest.
     pub cut: u16,
-    /// Higher goes first.
+    /// 0 is the most urgent, 255 the least; [`DEFAULT_PRIORITY`] where the caller has no wish.
     pub priority: u8,
     /// Time left for the answer when the request was sent, in microseconds. A span, not a point
     /// in time: the two clocks need not agree.

@@ -56,7 +56,7 @@ impl Echo {
                     payloads,
                     responder,
                     ..
-                } = request;
+                } = request.receive().await.unwrap();
                 let timings = Timings::default();
                 responder
                     .reply(timings, header.tensors, payloads)

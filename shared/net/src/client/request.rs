@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use quinn::{ReadError, RecvStream, SendStream, WriteError};
 use seamline_wire::{
-    Assembler, ErrorCode, Load, ReadEvent, ReplyHeader, ReplyReader, RequestHeader, TensorHeader,
-    Terminal, Timings, TraceContext, WireError, encode_request,
+    Assembler, DEFAULT_PRIORITY, ErrorCode, Load, ReadEvent, ReplyHeader, ReplyReader,
+    RequestHeader, TensorHeader, Terminal, Timings, TraceContext, WireError, encode_request,
 };
 use tokio::time::timeout_at;
 
@@ -28,7 +28,7 @@ pub struct Request {
     pub contract: ContractHandle,
     /// Index of the cut in the contract's manifest.
     pub cut: u16,
-    /// Higher goes first.
+    /// 0 is the most urgent, 255 the least.
     pub priority: u8,
     /// When the answer is no longer of use. The service is told how much time is left.
     pub deadline: Option<Instant>,
@@ -41,7 +41,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request with a random id, of no deadline, priority or session.
+    /// A request with a random id, of default priority, without deadline or session.
     ///
     /// # Errors
     /// [`IdentityError::Unusable`] where the system gives no randomness.
@@ -54,7 +54,7 @@ impl Request {
             id: random_id()?,
             contract,
             cut,
-            priority: 0,
+            priority: DEFAULT_PRIORITY,
             deadline: None,
             trace: None,
             session: None,

@@ -15,7 +15,7 @@ use seamline_wire::{
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::stream::{self, IncomingRequest};
+use super::stream::{self, PendingRequest};
 use super::{Contracts, ServerOptions};
 use crate::CloseReason;
 use crate::error::varint;
@@ -95,10 +95,10 @@ impl Shared {
     }
 }
 
-/// A welcomed client. Requests are read while [`next_request`](Self::next_request) is awaited.
+/// A welcomed client. Headers are read while [`next_request`](Self::next_request) is awaited.
 pub struct ServerConnection {
     shared: Arc<Shared>,
-    streams: FuturesUnordered<BoxFuture<'static, Option<IncomingRequest>>>,
+    streams: FuturesUnordered<BoxFuture<'static, Option<PendingRequest>>>,
 }
 
 impl ServerConnection {
@@ -130,11 +130,12 @@ impl ServerConnection {
         }
     }
 
-    /// The next complete request; `None` once the connection is over or a drain is complete.
+    /// The next request whose header is there; `None` once the connection is over or a drain is
+    /// complete. Its payloads come by [`PendingRequest::receive`], best in a task of its own.
     ///
     /// Cancel-safe: a dropped call loses nothing. Requests that break a rule are answered or
     /// closed over here and never returned.
-    pub async fn next_request(&mut self) -> Option<IncomingRequest> {
+    pub async fn next_request(&mut self) -> Option<PendingRequest> {
         loop {
             if self.shared.is_drained() && self.streams.is_empty() {
                 self.shared.delivered().await;

@@ -9,7 +9,7 @@ mod stream;
 pub use connection::{ConnectionHandle, ServerConnection};
 pub use endpoint::{PendingConnection, ServerEndpoint};
 pub use responder::Responder;
-pub use stream::IncomingRequest;
+pub use stream::{IncomingRequest, PendingRequest};
 
 use std::net::SocketAddr;
 

@@ -33,6 +33,12 @@ impl Responder {
         }
     }
 
+    /// Its stream, for an end that is no answer. `None` once an answer is on its way.
+    pub(super) fn into_parts(mut self) -> Option<(Arc<Shared>, u64, SendStream)> {
+        let send = self.send.take()?;
+        Some((Arc::clone(&self.shared), self.stream, send))
+    }
+
     /// The request's id.
     pub fn id(&self) -> u128 {
         self.id

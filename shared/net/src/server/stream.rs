@@ -1,4 +1,4 @@
-//! Reads one request from its stream.
+//! Reads one request from its stream: the header, then, once the service wants it, the payloads.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,6 +18,21 @@ use crate::error::{error_code, varint};
 /// The most that is taken from a stream at a time.
 pub(crate) const CHUNK: usize = 1 << 20;
 
+/// A request whose header is there and whose payloads are still to be received: the place to
+/// refuse it before they cost memory. Dropped, the client gets `Internal`.
+pub struct PendingRequest {
+    /// As the client sent it, checked against the limits.
+    pub header: RequestHeader,
+    /// When the header was complete.
+    pub header_at: Instant,
+    /// When the client stops waiting, reckoned from the header's arrival.
+    pub deadline: Option<Instant>,
+    /// Sends a refusal.
+    pub responder: Responder,
+    reader: RequestReader,
+    recv: RecvStream,
+}
+
 /// A complete request.
 pub struct IncomingRequest {
     /// As the client sent it, checked against the limits.
@@ -32,6 +47,28 @@ pub struct IncomingRequest {
     pub deadline: Option<Instant>,
     /// Sends the answer.
     pub responder: Responder,
+}
+
+impl PendingRequest {
+    /// Receives the payloads. `None` where the client broke a rule, took too long, took the
+    /// request back or went away: it has been told, and the request has ended.
+    pub async fn receive(mut self) -> Option<IncomingRequest> {
+        match read_payloads(&mut self.reader, &mut self.recv, &self.header).await {
+            Ok(payloads) => Some(IncomingRequest {
+                header: self.header,
+                payloads,
+                header_at: self.header_at,
+                received_at: Instant::now(),
+                deadline: self.deadline,
+                responder: self.responder,
+            }),
+            Err(failure) => {
+                let (shared, stream, send) = self.responder.into_parts()?;
+                end(&shared, stream, self.header.id, failure, send, self.recv).await;
+                None
+            }
+        }
+    }
 }
 
 impl IncomingRequest {
@@ -50,34 +87,32 @@ enum ReadFailure {
     Refused,
 }
 
-/// Reads a request. `None` where there is none to work on; its client has been told.
+/// Reads a request's header. `None` where there is none to work on; its client has been told.
 pub(super) async fn read(
     shared: Arc<Shared>,
     mut send: SendStream,
     mut recv: RecvStream,
-) -> Option<IncomingRequest> {
+) -> Option<PendingRequest> {
     let stream: u64 = send.id().into();
     let mut reader = RequestReader::new(Instant::now(), &shared.limits, shared.deadlines);
     let header = match read_header(&shared, &mut reader, &mut send, &mut recv).await {
         Ok(header) => header,
-        Err(failure) => return end(&shared, stream, 0, failure, send, recv).await,
+        Err(failure) => {
+            end(&shared, stream, 0, failure, send, recv).await;
+            return None;
+        }
     };
     let header_at = Instant::now();
-    let payloads = match read_payloads(&mut reader, &mut recv, &header).await {
-        Ok(payloads) => payloads,
-        Err(failure) => return end(&shared, stream, header.id, failure, send, recv).await,
-    };
     let deadline = header
         .deadline_us
         .and_then(|budget| header_at.checked_add(Duration::from_micros(budget)));
-    let responder = Responder::new(shared, send, stream, header.id);
-    Some(IncomingRequest {
+    Some(PendingRequest {
+        responder: Responder::new(shared, send, stream, header.id),
         header,
-        payloads,
         header_at,
-        received_at: Instant::now(),
         deadline,
-        responder,
+        reader,
+        recv,
     })
 }
 
@@ -157,7 +192,7 @@ async fn end(
     failure: ReadFailure,
     mut send: SendStream,
     mut recv: RecvStream,
-) -> Option<IncomingRequest> {
+) {
     match failure {
         ReadFailure::Refused => shared.delivering(send),
         ReadFailure::Lost => shared.end(stream, Terminal::Lost),
@@ -180,5 +215,4 @@ async fn end(
             shared.delivering(send);
         }
     }
-    None
 }

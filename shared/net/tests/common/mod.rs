@@ -113,7 +113,12 @@ impl Service {
                         Ok(mut connection) => {
                             let _ = welcomed.send(connection.handle());
                             while let Some(request) = connection.next_request().await {
-                                serve(request, &held).await;
+                                let held = held.clone();
+                                tokio::spawn(async move {
+                                    if let Some(request) = request.receive().await {
+                                        serve(request, &held).await;
+                                    }
+                                });
                             }
                         }
                         Err(error) => {
