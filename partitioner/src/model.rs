@@ -319,9 +319,11 @@ impl Model {
 }
 
 fn facts_of(symbolic: &Types, concrete: &Types, id: ValueId) -> ValueFacts {
+    // Where the sizes of one binding are all that is known, they still tell the rank.
+    let rank = || Some(vec![Dim::Unknown; concrete.shape(id)?.len()]);
     ValueFacts {
         dtype: symbolic.dtype(id).or_else(|| concrete.dtype(id)),
-        symbolic: symbolic.shape(id).map(<[Dim]>::to_vec),
+        symbolic: symbolic.shape(id).map(<[Dim]>::to_vec).or_else(rank),
         reference: concrete.fixed_shape(id),
     }
 }

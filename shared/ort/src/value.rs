@@ -3,7 +3,7 @@
 use bytemuck::checked::try_cast_slice;
 use ort::session::SessionInputValue;
 use ort::value::{DynValue, TensorElementType, TensorRef, ValueType};
-use seamline_plan::{DType, Dim, Tensor, TensorSpec};
+use seamline_plan::{DType, Dim, Tensor, TensorSpec, is_unnamed};
 
 pub(crate) fn dtype_of(element: TensorElementType) -> Option<DType> {
     Some(match element {
@@ -44,7 +44,7 @@ pub(crate) fn spec_of(name: &str, value_type: &ValueType) -> Result<TensorSpec, 
         .map(|(axis, &dim)| match u64::try_from(dim) {
             Ok(size) => Dim::Fixed(size),
             Err(_) => match dimension_symbols.get(axis) {
-                Some(symbol) if !symbol.is_empty() => Dim::Sym(symbol.clone()),
+                Some(symbol) if !is_unnamed(symbol) => Dim::Sym(symbol.clone()),
                 _ => Dim::Unknown,
             },
         });

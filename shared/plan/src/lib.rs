@@ -26,6 +26,6 @@ pub use manifest::{
     StateSpec,
 };
 pub use rows::{Joiner, concat_rows, split_rows};
-pub use shape::{Bindings, Dim, SpecMismatch, TensorSpec, element_count, format_shape};
+pub use shape::{Bindings, Dim, SpecMismatch, TensorSpec, element_count, format_shape, is_unnamed};
 pub use tensor::{Tensor, TensorError};
 pub use text::error_text;

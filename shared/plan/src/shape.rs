@@ -7,6 +7,12 @@ use thiserror::Error;
 
 use crate::DType;
 
+/// Whether an ONNX `dim_param` names nothing: exporters write an empty one, `?` or `-1` for that.
+/// Two such dimensions need not be equal.
+pub fn is_unnamed(dim_param: &str) -> bool {
+    matches!(dim_param.trim(), "" | "?" | "-1" | "None")
+}
+
 /// One dimension of a shape: a number in JSON where fixed, a string where symbolic, `null` where
 /// only the run knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,15 +1,10 @@
 //! Arithmetic on dimensions. A result that is no longer the same symbol is [`Dim::Unknown`].
 
-use seamline_plan::{Bindings, Dim};
+use seamline_plan::{Bindings, Dim, is_unnamed};
 
 /// The symbol that an unnamed dimension of a graph input gets: `<input>_dim<axis>`.
 pub fn input_symbol(input: &str, axis: usize) -> String {
     format!("{input}_dim{axis}")
-}
-
-/// Whether a `dim_param` names nothing: exporters write an empty one, `?` or `-1` for that.
-pub fn is_unnamed(dim_param: &str) -> bool {
-    matches!(dim_param.trim(), "" | "?" | "-1" | "None")
 }
 
 /// The dimension with its symbol replaced by the size that it is bound to.
