@@ -1,5 +1,6 @@
 //! The service: bind, load, warm up, serve, drain.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -222,7 +223,6 @@ impl Service {
         }
         tracing::info!(in_flight = shared.admission.in_flight(), "draining");
         health.set_draining();
-        endpoint.stop_accepting();
         shared.admission.start_drain();
         for (_, handle) in shared.connections.lock().iter() {
             handle.drain();
@@ -234,7 +234,10 @@ impl Service {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         });
-        let finished = finished.await.is_ok();
+        let finished = tokio::select! {
+            finished = finished => finished.is_ok(),
+            never = refuse_devices(&endpoint) => match never {},
+        };
         endpoint.close(
             ErrorCode::Draining,
             "the service is stopping; connect to another one",
@@ -247,6 +250,14 @@ impl Service {
         }
         finished
     }
+}
+
+/// Turns away every device that comes during a drain, so that it goes elsewhere at once.
+async fn refuse_devices(endpoint: &ServerEndpoint) -> Infallible {
+    while let Some(pending) = endpoint.accept().await {
+        pending.refuse();
+    }
+    std::future::pending().await
 }
 
 fn load_shared(

@@ -173,7 +173,7 @@ impl Link {
                 .close(ErrorCode::Closed, "the client is done");
             // The service learns of it at once instead of after its idle timeout.
             let patience = Duration::from_millis(500);
-            let _ = tokio::time::timeout(patience, live.connection.wait_closed()).await;
+            let _ = tokio::time::timeout(patience, live.connection.wait_idle()).await;
         }
     }
 
@@ -300,9 +300,7 @@ fn connect_error(error: ConnectError) -> Error {
             ErrorKind::Identity
         }
         ConnectErrorKind::VersionMismatch => ErrorKind::Contract,
-        ConnectErrorKind::Refused if error.code() == Some(ErrorCode::Draining) => {
-            ErrorKind::Unavailable
-        }
+        ConnectErrorKind::Refused => ErrorKind::Unavailable,
         _ => ErrorKind::Connect,
     };
     Error::new(kind, error)

@@ -9,11 +9,14 @@ use seamline_assets::{MODELS, Store};
 use seamline_cloud::config::ServeConfig;
 use seamline_cloud::{ADMIN_TOKEN_FILE, Service};
 use seamline_edge::{Client, ClientBuilder, Values};
+use seamline_graph::builder::{self, GraphBuilder};
 use seamline_graph::seams::Seam;
 use seamline_net::identity::create;
 use seamline_ort::{Runtime, RuntimeOptions, locate};
-use seamline_partitioner::{Model, Prober, Source, SplitOptions, SplitReport, find_seams, split};
-use seamline_plan::{Bindings, Tensor};
+use seamline_partitioner::{
+    Model, Optimization, Prober, Source, SplitOptions, SplitReport, find_seams, split,
+};
+use seamline_plan::{Bindings, DType, Dim, Fingerprint, Tensor};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -249,6 +252,60 @@ pub async fn http_get(
         .split_once("\r\n\r\n")
         .map(|(_, body)| body.to_owned());
     Ok((status, body.unwrap_or_default()))
+}
+
+/// A model that takes as long as it is told: `n` products of a 64 × 64 matrix `x`.
+pub fn slow_model() -> Model {
+    let square = [Dim::Fixed(64), Dim::Fixed(64)];
+    let weight = vec![0.01; 64 * 64];
+    let body = GraphBuilder::new("product", 17)
+        .input("step", DType::I64, &[])
+        .input("go_on", DType::Bool, &[])
+        .input("before", DType::F32, &square)
+        .output("still", DType::Bool, &[])
+        .output("after", DType::F32, &square)
+        .node("Identity", &["go_on"], &["still"])
+        .node("MatMul", &["before", "weight"], &["after"])
+        .to_body();
+    let graph = GraphBuilder::new("slow", 17)
+        .input("x", DType::F32, &square)
+        .input("n", DType::I64, &[])
+        .output("y", DType::F32, &square)
+        .weight_f32("weight", &[64, 64], &weight)
+        .node_with(
+            "Loop",
+            &["n", "", "x"],
+            &["y"],
+            vec![builder::body("body", body)],
+        )
+        .build()
+        .expect("a valid graph");
+    let hash = Fingerprint::of(b"slow");
+    Model::new(graph, "slow".into(), hash, &Bindings::new()).expect("a model without symbols")
+}
+
+/// A request for [`slow_model`] that takes about `time` on this machine, which is tried first.
+pub fn slow_request(model: &Model, time: Duration) -> Values {
+    const TRIED: i64 = 2000;
+    let request = |n: i64| {
+        let x = Tensor::zeros(DType::F32, vec![64, 64]).expect("a small tensor");
+        let n = Tensor::from_vec(vec![], vec![n]).expect("a scalar");
+        values([("x", x), ("n", n)])
+    };
+    let mut session = model
+        .session(&runtime(), Optimization::All)
+        .expect("the model loads");
+    let started = Instant::now();
+    model
+        .run(&mut session, &request(TRIED))
+        .expect("the model runs");
+    let one = started.elapsed().as_secs_f64() / TRIED as f64;
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "a number of products, far below 2^53"
+    )]
+    let n = (time.as_secs_f64() / one) as i64;
+    request(n)
 }
 
 /// Values by name.

@@ -3,13 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use seamline_cloud::config::ServeConfig;
 use seamline_edge::{Client, ErrorKind, StreamMode, StreamOptions, Values};
 use seamline_partitioner::{Model, Optimization, compare, find_seams};
 use seamline_plan::{Bindings, StateSpec, Tensor};
-use seamline_tests::{TestService, cut, draw, identities, middle, model, runtime, sizes, zoo};
+use seamline_tests::{
+    TestService, cut, draw, identities, middle, model, runtime, sizes, slow_model, slow_request,
+    zoo,
+};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
@@ -411,28 +414,52 @@ async fn the_blocking_client_answers_alike() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_that_passes_is_an_error_of_its_kind_and_frees_the_request() {
     let place = Place::new();
-    let model = model("ocr-cls");
-    let bundle = place.cut_in_the_middle(&model);
-    let service = place.serve(|config| batches(config, 2)).await;
+    let model = slow_model();
+    let bundle = place.bundle("slow");
+    cut(&model, &bundle, &[], |options| options.cloud_head = true);
+    let service = place.serve(|_| {}).await;
     let hasty = service
         .client(&bundle)
         .deadline(Duration::from_millis(1))
         .build()
         .await;
     let error = hasty.map(|_| ()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Deadline, "{error}");
-    // This one connects in time, and its request waits for a second one that never comes.
-    let patient = Duration::from_secs(2);
-    let client = service
+    assert_eq!(
+        error.kind(),
+        ErrorKind::Deadline,
+        "connecting counts: {error}"
+    );
+    // The only executor is busy for much longer than the second request may wait.
+    let slow = slow_request(&model, Duration::from_secs(3));
+    let patient = service
         .client(&bundle)
-        .deadline(patient)
+        .deadline(Duration::from_secs(60))
         .build()
         .await
         .unwrap();
-    let error = client.infer(draw(&model, 0)).await.unwrap_err();
+    let first = tokio::spawn({
+        let slow = slow.clone();
+        async move { patient.infer(slow).await.map(|_| ()) }
+    });
+    service.wait_for(IN_FLIGHT, 1.0).await;
+    let short = Duration::from_millis(500);
+    let client = service
+        .client(&bundle)
+        .deadline(short)
+        .build()
+        .await
+        .unwrap();
+    let started = Instant::now();
+    let error = client.infer(slow).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Deadline, "{error}");
-    service.wait_for(IN_FLIGHT, 0.0).await;
+    let waited = started.elapsed();
+    assert!(
+        waited >= short && !first.is_finished(),
+        "not at the deadline, but after {waited:?}"
+    );
     service.wait_for(QUEUED, 0.0).await;
+    first.await.unwrap().expect("the first one has time");
+    service.wait_for(IN_FLIGHT, 0.0).await;
     drop(client);
     assert!(service.stop().await);
 }

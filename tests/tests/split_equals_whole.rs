@@ -271,17 +271,16 @@ fn rows_join(name: &str) -> bool {
         assert_eq!(together.timings.batch_size, 2);
         let apart = run_batch(&contract, index, &mut tail, &inputs[row..=row], None);
         let apart = apart.into_iter().next().unwrap().unwrap();
-        for ((a, together), (b, apart)) in together.outputs.iter().zip(&apart.outputs) {
-            assert_eq!(a, b);
+        let pairs = together.outputs.iter().zip(&apart.outputs);
+        for (reply, ((a, together), (b, apart))) in cut.replies.iter().zip(pairs) {
+            assert_eq!((a.dtype, &a.shape), (b.dtype, &b.shape));
+            let shape: Vec<usize> = a
+                .shape
+                .iter()
+                .map(|&dim| usize::try_from(dim).unwrap())
+                .collect();
             let tensor = |bytes: &bytes::Bytes| {
-                let shape = a
-                    .shape
-                    .iter()
-                    .map(|&dim| usize::try_from(dim).unwrap())
-                    .collect();
-                Tensor::new(a.dtype().unwrap(), shape, bytes.clone())
-                    .unwrap()
-                    .aligned()
+                codec::decode(&reply.codec, a.dtype().unwrap(), &shape, bytes).unwrap()
             };
             let difference = compare(&tensor(apart), &tensor(together));
             assert!(
@@ -323,8 +322,8 @@ laws! {
     minilm_l3: "minilm-l3", Which::Every, joins true;
     vad_seq: "vad-seq", Which::Every, joins false;
     ocr_det: "ocr-det", Which::Sampled(8), joins true;
-    layout: "layout", Which::Sampled(6), joins true;
-    vit_s: "vit-s", Which::Sampled(6), joins true;
-    vad_if: "vad-if", Which::Sampled(8), joins true;
-    minilm_l6_int8: "minilm-l6-int8", Which::Sampled(8), joins true;
+    layout: "layout", Which::Sampled(6), joins false;
+    vit_s: "vit-s", Which::Sampled(6), joins false;
+    vad_if: "vad-if", Which::Sampled(8), joins false;
+    minilm_l6_int8: "minilm-l6-int8", Which::Sampled(8), joins false;
 }

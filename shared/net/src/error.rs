@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-use quinn::ConnectionError;
+use quinn::{ConnectionError, TransportErrorCode};
 use seamline_wire::{ErrorCode, OpenRefusal, StartError, WireError};
 use thiserror::Error;
 
@@ -183,6 +183,12 @@ impl ConnectError {
                 return Self::new(addr, Kind::Unreachable, reason.code, text);
             }
             ConnectionError::ApplicationClosed(_) => Self::kind_of(reason.code),
+            ConnectionError::ConnectionClosed(close)
+                if close.error_code == TransportErrorCode::CONNECTION_REFUSED =>
+            {
+                let text = "the service takes no connection now: it is stopping, or has its fill; try later or another one";
+                return Self::new(addr, Kind::Refused, reason.code, text);
+            }
             ConnectionError::ConnectionClosed(close) => match tls::alert(close.error_code.into()) {
                 Some(tls::NO_APPLICATION_PROTOCOL) | None => Kind::Protocol,
                 Some(_) => Kind::Unauthenticated,

@@ -173,7 +173,7 @@ impl ClientEndpoint {
             .map_err(|error| ConnectError::lost(addr, &error))?;
         match hello(options, &quic, &mut send, &mut recv, deadline).await {
             Ok((welcome, rest)) => {
-                ClientConnection::start(quic, (send, recv), rest, welcome, options)
+                ClientConnection::start(self.quic.clone(), quic, (send, recv), rest, welcome, options)
                     .map_err(|error| protocol(addr, &error))
             }
             Err(error) => {

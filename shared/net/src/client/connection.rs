@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use quinn::{Connection, RecvStream, SendStream};
+use quinn::{Connection, Endpoint, RecvStream, SendStream};
 use seamline_plan::Fingerprint;
 use seamline_wire::{
     ClientEvent, ClientSession, Deadlines, ErrorCode, Limits, Load, OpenRefusal, SessionCounts,
@@ -35,6 +35,7 @@ impl ContractHandle {
 /// What a connection's handles and its control task share.
 pub(super) struct Shared {
     pub(super) quic: Connection,
+    endpoint: Endpoint,
     pub(super) session: Mutex<ClientSession>,
     /// What answers this device takes.
     pub(super) reply_limits: Limits,
@@ -65,6 +66,7 @@ pub struct ClientConnection {
 
 impl ClientConnection {
     pub(super) fn start(
+        endpoint: Endpoint,
         quic: Connection,
         control: (SendStream, RecvStream),
         rest: Bytes,
@@ -75,6 +77,7 @@ impl ClientConnection {
         session.handle_control(rest)?;
         let shared = Arc::new(Shared {
             quic,
+            endpoint,
             session: Mutex::new(session),
             reply_limits: options.limits.clone(),
             request_limits: welcome.limits.clone(),
@@ -184,6 +187,13 @@ impl ClientConnection {
     /// Closes at once; requests in flight fail.
     pub fn close(&self, code: ErrorCode, reason: &str) {
         self.shared.quic.close(varint(code), reason.as_bytes());
+    }
+
+    /// Waits until every peer of this connection's socket knows that its connection is closed, for
+    /// some round trips. A runtime that ends before that leaves them to find out by their idle
+    /// timeout.
+    pub async fn wait_idle(&self) {
+        self.shared.endpoint.wait_idle().await;
     }
 
     /// Why the connection ended, where it has.

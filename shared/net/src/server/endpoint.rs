@@ -91,11 +91,6 @@ impl ServerEndpoint {
         }
     }
 
-    /// Takes no new connection from here on; those that are there go on.
-    pub fn stop_accepting(&self) {
-        self.quic.set_server_config(None);
-    }
-
     /// Connections that are there.
     pub fn connections(&self) -> usize {
         self.quic.open_connections()
@@ -122,6 +117,11 @@ impl PendingConnection {
     /// Where the client is.
     pub fn remote_address(&self) -> SocketAddr {
         self.incoming.remote_address()
+    }
+
+    /// Turns the client away at once, which spends nothing on it.
+    pub fn refuse(self) {
+        self.incoming.refuse();
     }
 
     /// Verifies the client, welcomes it, and answers what it opens by `contracts`.
