@@ -79,10 +79,17 @@ pub(crate) fn prove(
             None => probe(cut, &mut sessions, &rows),
         };
         if !matches!(verdict, BatchVerdict::Proven { .. }) {
-            cut.crossing.iter_mut().for_each(|crossing| crossing.batch_axis = None);
-            cut.replies.iter_mut().for_each(|reply| reply.batch_axis = None);
+            cut.crossing
+                .iter_mut()
+                .for_each(|crossing| crossing.batch_axis = None);
+            cut.replies
+                .iter_mut()
+                .for_each(|reply| reply.batch_axis = None);
         }
-        proofs.push(BatchProof { cut: cut.id.clone(), verdict });
+        proofs.push(BatchProof {
+            cut: cut.id.clone(),
+            verdict,
+        });
     }
     Ok(proofs)
 }
@@ -96,9 +103,9 @@ fn draw_rows(model: &Model, seed: u64) -> Result<[Values; 2], SplitError> {
     for &id in &model.graph.inputs {
         let name = &model.graph.value(id).name;
         let symbolic = model.facts(id).symbolic.as_deref().unwrap_or_default();
-        let batched = symbolic.iter().any(|dim| {
-            matches!(dim, Dim::Sym(symbol) if Some(symbol) == model.batch_symbol.as_ref())
-        });
+        let batched = symbolic.iter().any(
+            |dim| matches!(dim, Dim::Sym(symbol) if Some(symbol) == model.batch_symbol.as_ref()),
+        );
         if let (false, Some(tensor)) = (batched, first.get(name)) {
             second.insert(name.clone(), tensor.clone());
         }
@@ -108,9 +115,18 @@ fn draw_rows(model: &Model, seed: u64) -> Result<[Values; 2], SplitError> {
 
 /// The first value without a batch axis.
 fn missing_axis(cut: &Cut) -> Option<String> {
-    let crossing = cut.crossing.iter().map(|crossing| (&crossing.spec, crossing.batch_axis));
-    let replies = cut.replies.iter().map(|reply| (&reply.spec, reply.batch_axis));
-    crossing.chain(replies).find(|(_, axis)| axis.is_none()).map(|(spec, _)| spec.name.clone())
+    let crossing = cut
+        .crossing
+        .iter()
+        .map(|crossing| (&crossing.spec, crossing.batch_axis));
+    let replies = cut
+        .replies
+        .iter()
+        .map(|reply| (&reply.spec, reply.batch_axis));
+    crossing
+        .chain(replies)
+        .find(|(_, axis)| axis.is_none())
+        .map(|(spec, _)| spec.name.clone())
 }
 
 fn probe(cut: &Cut, sessions: &mut [Session], rows: &[Values; 2]) -> BatchVerdict {
@@ -156,7 +172,10 @@ fn joined_difference(
         let axis = reply.batch_axis.unwrap_or_default();
         let sizes: Vec<usize> = apart
             .iter()
-            .map(|row| row.get(name).and_then(|tensor| tensor.shape().get(axis).copied()))
+            .map(|row| {
+                row.get(name)
+                    .and_then(|tensor| tensor.shape().get(axis).copied())
+            })
             .collect::<Option<_>>()
             .ok_or_else(absent)?;
         let parts = split_rows(joined, axis, &sizes).map_err(|error| error.to_string())?;
@@ -173,10 +192,17 @@ fn joined_difference(
 /// Runs stages one after the other on named values.
 fn run(sessions: &mut [Session], values: &mut Values) -> Result<(), RunError> {
     for session in sessions {
-        let inputs: Vec<&Tensor> =
-            session.inputs().iter().filter_map(|spec| values.get(&spec.name)).collect();
+        let inputs: Vec<&Tensor> = session
+            .inputs()
+            .iter()
+            .filter_map(|spec| values.get(&spec.name))
+            .collect();
         let outputs = session.run(&inputs)?;
-        let names: Vec<String> = session.outputs().iter().map(|spec| spec.name.clone()).collect();
+        let names: Vec<String> = session
+            .outputs()
+            .iter()
+            .map(|spec| spec.name.clone())
+            .collect();
         values.extend(names.into_iter().zip(outputs));
     }
     Ok(())

@@ -14,7 +14,10 @@ pub struct Difference {
 }
 
 impl Difference {
-    const TOTAL: Difference = Difference { max_abs: f64::INFINITY, max_rel: f64::INFINITY };
+    const TOTAL: Difference = Difference {
+        max_abs: f64::INFINITY,
+        max_rel: f64::INFINITY,
+    };
 
     /// The larger of both, part by part.
     #[must_use]
@@ -63,7 +66,10 @@ fn element(whole: f64, split: f64) -> Difference {
     if difference.is_nan() {
         return Difference::TOTAL;
     }
-    Difference { max_abs: difference, max_rel: difference / whole.abs().max(1.0) }
+    Difference {
+        max_abs: difference,
+        max_rel: difference / whole.abs().max(1.0),
+    }
 }
 
 #[cfg(test)]
@@ -83,15 +89,24 @@ mod tests {
 
     #[test]
     fn a_nan_on_one_side_only_is_a_total_difference() {
-        assert_eq!(compare(&tensor(&[f32::NAN]), &tensor(&[f32::NAN])), Difference::default());
-        assert_eq!(compare(&tensor(&[f32::NAN]), &tensor(&[1.0])), Difference::TOTAL);
+        assert_eq!(
+            compare(&tensor(&[f32::NAN]), &tensor(&[f32::NAN])),
+            Difference::default()
+        );
+        assert_eq!(
+            compare(&tensor(&[f32::NAN]), &tensor(&[1.0])),
+            Difference::TOTAL
+        );
         let infinite = tensor(&[f32::INFINITY]);
         assert_eq!(compare(&infinite, &infinite), Difference::default());
     }
 
     #[test]
     fn other_shapes_and_unequal_integers_are_total() {
-        assert_eq!(compare(&tensor(&[1.0]), &tensor(&[1.0, 1.0])), Difference::TOTAL);
+        assert_eq!(
+            compare(&tensor(&[1.0]), &tensor(&[1.0, 1.0])),
+            Difference::TOTAL
+        );
         let integers = |value: i64| Tensor::from_vec(vec![1], vec![value]).unwrap();
         assert_eq!(compare(&integers(1), &integers(2)), Difference::TOTAL);
         assert_eq!(compare(&integers(1), &integers(1)), Difference::default());

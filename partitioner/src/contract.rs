@@ -39,12 +39,25 @@ pub(crate) fn manifest(
     }
     for (index, seam) in seams.iter().enumerate() {
         let depth = seam.depth();
-        cuts.push(cut(model, stages, &states, &seam.id, index + 1, depth, options)?);
+        cuts.push(cut(
+            model,
+            stages,
+            &states,
+            &seam.id,
+            index + 1,
+            depth,
+            options,
+        )?);
     }
     if options.edge_tail {
-        cuts.push(cut(model, stages, &states, OUTPUT_CUT, count, 1.0, options)?);
+        cuts.push(cut(
+            model, stages, &states, OUTPUT_CUT, count, 1.0, options,
+        )?);
     }
-    let default_cut = seams.first().map_or(INPUT_CUT, |seam| seam.id.as_str()).to_owned();
+    let default_cut = seams
+        .first()
+        .map_or(INPUT_CUT, |seam| seam.id.as_str())
+        .to_owned();
     let stage = |(index, stage): (usize, &seamline_graph::extract::Stage)| Stage {
         inputs: names(model, &stage.inputs),
         outputs: names(model, &stage.outputs),
@@ -70,7 +83,9 @@ pub(crate) fn manifest(
 }
 
 fn names(model: &Model, ids: &[ValueId]) -> Vec<String> {
-    ids.iter().map(|&id| model.graph.value(id).name.clone()).collect()
+    ids.iter()
+        .map(|&id| model.graph.value(id).name.clone())
+        .collect()
 }
 
 fn states(model: &Model, options: &SplitOptions) -> Result<Vec<StateSpec>, SplitError> {
@@ -79,7 +94,11 @@ fn states(model: &Model, options: &SplitOptions) -> Result<Vec<StateSpec>, Split
         if names.iter().any(|known| known == name) {
             return Ok(());
         }
-        Err(SplitError::State { name: name.to_owned(), what, known: names })
+        Err(SplitError::State {
+            name: name.to_owned(),
+            what,
+            known: names,
+        })
     };
     for state in &options.states {
         known(&model.graph.inputs, &state.input, "input")?;
@@ -99,14 +118,18 @@ fn cut(
     options: &SplitOptions,
 ) -> Result<Cut, SplitError> {
     let tail = &stages.stages[stage..];
-    let made: BTreeSet<ValueId> =
-        tail.iter().flat_map(|stage| stage.outputs.iter().copied()).collect();
+    let made: BTreeSet<ValueId> = tail
+        .iter()
+        .flat_map(|stage| stage.outputs.iter().copied())
+        .collect();
     let crossing: Vec<ValueId> = match stage {
-        0 => stages.stages[0].inputs.clone(),
+        0 => read_inputs(model, stages),
         stage => stages.crossing.get(stage - 1).cloned().unwrap_or_default(),
     };
-    let head_reads: BTreeSet<ValueId> =
-        stages.stages[..stage].iter().flat_map(|stage| stage.inputs.iter().copied()).collect();
+    let head_reads: BTreeSet<ValueId> = stages.stages[..stage]
+        .iter()
+        .flat_map(|stage| stage.inputs.iter().copied())
+        .collect();
     // State that only the tail reads and makes stays in the service.
     let kept: Vec<&StateSpec> = states
         .iter()
@@ -118,10 +141,12 @@ fn cut(
         })
         .collect();
     let is_kept_input = |id: ValueId| {
-        kept.iter().any(|state| state.input == model.graph.value(id).name)
+        kept.iter()
+            .any(|state| state.input == model.graph.value(id).name)
     };
     let is_kept_output = |id: ValueId| {
-        kept.iter().any(|state| state.output == model.graph.value(id).name)
+        kept.iter()
+            .any(|state| state.output == model.graph.value(id).name)
     };
     let crossing = crossing.into_iter().filter(|&id| !is_kept_input(id));
     let replies = model.graph.outputs.iter().copied();
@@ -133,25 +158,36 @@ fn cut(
         crossing: crossing
             .map(|id| self::crossing(model, id, options))
             .collect::<Result<_, _>>()?,
-        replies: replies.map(|id| reply(model, id)).collect::<Result<_, _>>()?,
+        replies: replies
+            .map(|id| reply(model, id))
+            .collect::<Result<_, _>>()?,
     })
 }
 
-fn crossing(
-    model: &Model,
-    id: ValueId,
-    options: &SplitOptions,
-) -> Result<Crossing, SplitError> {
+/// The model's inputs that any stage reads: what is sent where nothing runs before.
+fn read_inputs(model: &Model, stages: &Stages) -> Vec<ValueId> {
+    let reads = |id: &ValueId| stages.stages.iter().any(|stage| stage.inputs.contains(id));
+    model.graph.inputs.iter().copied().filter(reads).collect()
+}
+
+fn crossing(model: &Model, id: ValueId, options: &SplitOptions) -> Result<Crossing, SplitError> {
     let spec = spec(model, id)?;
     let reference = model.facts(id).reference.clone();
-    let reference = reference.ok_or_else(|| SplitError::UnknownType { name: spec.name.clone() })?;
-    let mut codecs = codecs(&spec);
+    let reference = reference.ok_or_else(|| SplitError::UnknownType {
+        name: spec.name.clone(),
+    })?;
+    let mut codecs = codecs(spec.dtype, &reference);
     if let Some(first) = &options.codec {
         // Where the value does not take the codec, its own default stays first.
         codecs.sort_by_key(|codec| codec.name() != first);
     }
     let batch_axis = batch_axis(model, &spec);
-    Ok(Crossing { spec, codecs, batch_axis, reference })
+    Ok(Crossing {
+        spec,
+        codecs,
+        batch_axis,
+        reference,
+    })
 }
 
 fn reply(model: &Model, id: ValueId) -> Result<Reply, SplitError> {
@@ -162,7 +198,11 @@ fn reply(model: &Model, id: ValueId) -> Result<Reply, SplitError> {
         CodecSpec::Packed
     };
     let batch_axis = batch_axis(model, &spec);
-    Ok(Reply { spec, codec, batch_axis })
+    Ok(Reply {
+        spec,
+        codec,
+        batch_axis,
+    })
 }
 
 /// The axis that has the batch symbol, where exactly one has it.
@@ -174,12 +214,12 @@ fn batch_axis(model: &Model, spec: &TensorSpec) -> Option<usize> {
     axes.next().is_none().then_some(axis)
 }
 
-/// What a value of this spec can be sent as, the default first: unchanged floats, packed integers.
-fn codecs(spec: &TensorSpec) -> Vec<CodecSpec> {
-    match spec.dtype {
+/// What a value can be sent as, the default first: unchanged floats, packed integers.
+fn codecs(dtype: DType, reference: &[u64]) -> Vec<CodecSpec> {
+    match dtype {
         DType::F32 => {
             let mut codecs = vec![CodecSpec::Raw, CodecSpec::F16];
-            codecs.extend(channel_axis(spec).map(|axis| CodecSpec::Int8 { axis }));
+            codecs.extend(scale_axis(reference).map(|axis| CodecSpec::Int8 { axis }));
             codecs
         }
         dtype if dtype.is_float() => vec![CodecSpec::Raw],
@@ -188,13 +228,25 @@ fn codecs(spec: &TensorSpec) -> Vec<CodecSpec> {
     }
 }
 
-/// Channels come second in feature maps (N, C, …), last in sequences (N, tokens, C).
-fn channel_axis(spec: &TensorSpec) -> Option<usize> {
-    match spec.shape.len() {
-        0 | 1 => None,
-        3 => Some(2),
-        _ => Some(1),
-    }
+/// The axis with a scale each: channels, which come second in feature maps (N, C, …) and last in
+/// sequences (N, tokens, C). Where a channel has too few elements to pay for its scale, rows; none
+/// where rows have too few as well.
+fn scale_axis(reference: &[u64]) -> Option<usize> {
+    /// A scale takes 4 bytes: with fewer elements each, f16 is as short and more exact.
+    const MIN_ELEMENTS: u64 = 4;
+    let channels = match reference.len() {
+        0 => return None,
+        1 | 2 => 0,
+        3 => 2,
+        _ => 1,
+    };
+    [channels, 0].into_iter().find(|&axis| {
+        let others = reference
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != axis);
+        others.fold(1u64, |count, (_, &dim)| count.saturating_mul(dim)) >= MIN_ELEMENTS
+    })
 }
 
 /// Bytes that cross at a seam, by what floats are sent as.
@@ -210,7 +262,10 @@ pub struct WireBytes {
 
 /// What crosses at `seam` in bytes, at the reference sizes; integers count as they are.
 pub fn wire_bytes(model: &Model, seam: &Seam) -> WireBytes {
-    let mut total = WireBytes { f32: seam.bytes_f32, ..WireBytes::default() };
+    let mut total = WireBytes {
+        f32: seam.bytes_f32,
+        ..WireBytes::default()
+    };
     for &id in &seam.cut.crossing {
         let facts = model.facts(id);
         let (Some(plain), Some(dtype), Some(shape)) =
@@ -218,9 +273,7 @@ pub fn wire_bytes(model: &Model, seam: &Seam) -> WireBytes {
         else {
             continue;
         };
-        let rank = shape.len();
-        let spec = TensorSpec { name: String::new(), dtype, shape: vec![Dim::Unknown; rank] };
-        let codecs = codecs(&spec);
+        let codecs = codecs(dtype, shape);
         let by = |name: &str| {
             let codec = codecs.iter().find(|codec| codec.name() == name)?;
             seamline_codec::expected_len(codec, dtype, shape)
@@ -241,5 +294,42 @@ fn spec(model: &Model, id: ValueId) -> Result<TensorSpec, SplitError> {
         Dim::Sym(symbol) if is_unnamed(symbol) => Dim::Sym(input_symbol(&name, axis)),
         dim => dim.clone(),
     });
-    Ok(TensorSpec { dtype, shape: dims.collect(), name })
+    Ok(TensorSpec {
+        dtype,
+        shape: dims.collect(),
+        name,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_are_never_dearer_than_halves() {
+        assert_eq!(
+            scale_axis(&[1, 64, 14, 14]),
+            Some(1),
+            "feature maps: channels"
+        );
+        assert_eq!(scale_axis(&[1, 32, 384]), Some(2), "sequences: channels");
+        assert_eq!(
+            scale_axis(&[1, 1280, 1, 1]),
+            Some(0),
+            "pooled: one scale a row"
+        );
+        assert_eq!(scale_axis(&[1, 384]), Some(0), "vectors: one scale a row");
+        assert_eq!(scale_axis(&[1, 1, 384]), Some(0), "a single token");
+        for few in [&[][..], &[384], &[8, 1], &[1, 3]] {
+            assert_eq!(scale_axis(few), None, "{few:?}");
+        }
+        for shape in [&[1, 64, 14, 14][..], &[1, 1280, 1, 1], &[1, 4], &[3, 5, 7]] {
+            let axis = scale_axis(shape).unwrap();
+            let bytes = |codec| seamline_codec::expected_len(&codec, DType::F32, shape).unwrap();
+            assert!(
+                bytes(CodecSpec::Int8 { axis }) <= bytes(CodecSpec::F16),
+                "{shape:?}"
+            );
+        }
+    }
 }

@@ -13,9 +13,22 @@ pub enum CutError {
     /// No such seam.
     #[error(transparent)]
     Seam(#[from] SeamError),
+    /// Seams that cannot both be in one bundle.
+    #[error(
+        "seams {earlier} and {later} do not lie one behind the other: node {node} is before \
+         {later} and behind {earlier}; leave one out, or make two bundles"
+    )]
+    NotNested {
+        /// The seam of less depth.
+        earlier: String,
+        /// The seam of more depth.
+        later: String,
+        /// A node that the two order differently, and its operator.
+        node: String,
+    },
     /// The stages cannot be made.
     #[error(transparent)]
-    Extract(#[from] ExtractError),
+    Extract(ExtractError),
 }
 
 /// A model with its seams.
@@ -33,15 +46,24 @@ pub struct Seams {
 pub fn find_seams(model: &Model, at: &[String]) -> Result<Seams, SeamError> {
     let costed = costed(model);
     let finder = SeamFinder::new(&costed);
-    let mut chosen = at.iter().map(|name| finder.resolve(name)).collect::<Result<Vec<_>, _>>()?;
+    let mut chosen = at
+        .iter()
+        .map(|name| finder.resolve(name))
+        .collect::<Result<Vec<_>, _>>()?;
     chosen.sort_by_key(|seam| seam.depth_flops);
-    Ok(Seams { listed: finder.seams().to_vec(), chosen })
+    Ok(Seams {
+        listed: finder.seams().to_vec(),
+        chosen,
+    })
 }
 
 fn costed(model: &Model) -> Costed<'_> {
     let size = |id: ValueId| {
         let facts = model.facts(id);
-        Some(TensorSize { dtype: facts.dtype?, dims: facts.reference.clone()? })
+        Some(TensorSize {
+            dtype: facts.dtype?,
+            dims: facts.reference.clone()?,
+        })
     };
     #[allow(
         clippy::cast_possible_truncation,
@@ -55,11 +77,29 @@ fn costed(model: &Model) -> Costed<'_> {
 /// The stages between `seams`.
 ///
 /// # Errors
-/// [`ExtractError`].
-pub fn stages(model: &Model, seams: &[Seam]) -> Result<Stages, ExtractError> {
+/// [`CutError`]; seams that cross each other are named by their ids.
+pub fn stages(model: &Model, seams: &[Seam]) -> Result<Stages, CutError> {
     let cuts: Vec<StageCut> = seams.iter().map(|seam| seam.cut.clone()).collect();
-    extract(&model.graph, &cuts, |id| {
+    let result = extract(&model.graph, &cuts, |id| {
         let facts = model.facts(id);
         Some((facts.dtype?, facts.symbolic.clone()))
+    });
+    let id = |position: usize| {
+        seams
+            .get(position)
+            .map(|seam| seam.id.clone())
+            .unwrap_or_default()
+    };
+    result.map_err(|error| match error {
+        ExtractError::NotNested {
+            earlier,
+            later,
+            node,
+        } => CutError::NotNested {
+            earlier: id(earlier),
+            later: id(later),
+            node,
+        },
+        error => CutError::Extract(error),
     })
 }

@@ -16,13 +16,13 @@ mod split;
 mod verify;
 
 pub use batch::{BATCH_TOLERANCE, BatchProof, BatchVerdict};
-pub use seamline_graph::preprocess::{ChannelOrder, ImagePreprocess, Resize};
-pub use seamline_ort::Optimization;
 pub use compare::{Difference, compare};
 pub use contract::{INPUT_CUT, OUTPUT_CUT, WireBytes, wire_bytes};
 pub use cut::{CutError, Seams, find_seams, stages};
 pub use model::{Model, ModelError, ValueFacts, format_bindings};
 pub use probe::{ProbeInput, Prober};
+pub use seamline_graph::preprocess::{ChannelOrder, ImagePreprocess, Resize};
+pub use seamline_ort::Optimization;
 pub use source::{SOURCE_FILE, Source, SourceError};
 pub use split::{SideBytes, SplitError, SplitOptions, SplitReport, split};
 pub use verify::{CutDifference, Halves, OutputDifference, VerifyError, VerifyOptions, verify};

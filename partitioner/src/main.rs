@@ -2,11 +2,13 @@
 
 mod cli;
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use seamline_assets::Store;
+use seamline_plan::error_text;
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::Machine;
@@ -43,8 +45,7 @@ enum Command {
 fn main() -> ExitCode {
     // clap ends the process with 2 on bad usage.
     let Arguments { json, command } = Arguments::parse();
-    let filter = EnvFilter::try_from_env("SEAMLINE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    start_logging();
     let machine = Machine {
         library: std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from),
         store: Store::from_env(),
@@ -62,8 +63,19 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {}", cli::explain(&error));
+            eprintln!("error: {}", error_text(error.as_ref()));
             ExitCode::FAILURE
         }
     }
+}
+
+/// `SEAMLINE_LOG` says what is logged; by default warnings, without those of ONNX Runtime.
+fn start_logging() {
+    let filter = EnvFilter::try_from_env("SEAMLINE_LOG")
+        .unwrap_or_else(|_| EnvFilter::new("warn,ort=error"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .init();
 }

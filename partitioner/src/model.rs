@@ -57,9 +57,10 @@ pub enum ModelError {
     /// ONNX Runtime does not take the model.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The probe run failed.
+    /// A run of the whole model failed.
     #[error(
-        "a probe run failed: {error}; the sizes were {}: give others with --shape NAME=N",
+        "the whole model does not run: {error}; sizes that no file sets were {}: split with others \
+         by --shape NAME=N",
         format_bindings(reference)
     )]
     Run {
@@ -85,9 +86,15 @@ const NON_TENSOR_MAKERS: &[&str] = &[
 
 /// `N=1, W=320`.
 pub fn format_bindings(bindings: &Bindings) -> String {
-    let sizes: Vec<String> =
-        bindings.iter().map(|(symbol, size)| format!("{symbol}={size}")).collect();
-    if sizes.is_empty() { "fixed".into() } else { sizes.join(", ") }
+    let sizes: Vec<String> = bindings
+        .iter()
+        .map(|(symbol, size)| format!("{symbol}={size}"))
+        .collect();
+    if sizes.is_empty() {
+        "fixed".into()
+    } else {
+        sizes.join(", ")
+    }
 }
 
 /// What is known of one value.
@@ -104,7 +111,10 @@ pub struct ValueFacts {
 impl ValueFacts {
     /// Elements at the reference binding.
     pub fn elements(&self) -> Option<u64> {
-        self.reference.as_ref()?.iter().try_fold(1u64, |count, &dim| count.checked_mul(dim))
+        self.reference
+            .as_ref()?
+            .iter()
+            .try_fold(1u64, |count, &dim| count.checked_mul(dim))
     }
 
     /// Bytes at the reference binding, as the model computes them.
@@ -148,8 +158,13 @@ impl Model {
         }
         let hash = seamline_plan::map_file(path)
             .map(|file| Fingerprint::of(file.bytes()))
-            .map_err(|error| ModelError::Io { path: path.to_owned(), error })?;
-        let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+            .map_err(|error| ModelError::Io {
+                path: path.to_owned(),
+                error,
+            })?;
+        let name = path
+            .file_stem()
+            .map(|stem| stem.to_string_lossy().into_owned());
         Model::new(graph, name.unwrap_or_default(), hash, shapes)
     }
 
@@ -168,7 +183,9 @@ impl Model {
         let symbolic = infer(&graph, &Bindings::new());
         let concrete = infer(&graph, &reference);
         let facts = (0..graph.values.len()).filter_map(|index| u32::try_from(index).ok());
-        let facts = facts.map(|index| facts_of(&symbolic, &concrete, ValueId(index))).collect();
+        let facts = facts
+            .map(|index| facts_of(&symbolic, &concrete, ValueId(index)))
+            .collect();
         Ok(Model {
             flops: flops(&graph, &concrete),
             domains: domains(&graph, &symbolic),
@@ -212,8 +229,17 @@ impl Model {
                 }
             }
             let shape: Result<Vec<usize>, _> = shape.into_iter().map(usize::try_from).collect();
-            let domain = self.domains.get(&id).cloned().unwrap_or(InputDomain::Normal);
-            Ok(ProbeInput { name: name.clone(), dtype, shape: shape.map_err(|_| unfit())?, domain })
+            let domain = self
+                .domains
+                .get(&id)
+                .cloned()
+                .unwrap_or(InputDomain::Normal);
+            Ok(ProbeInput {
+                name: name.clone(),
+                dtype,
+                shape: shape.map_err(|_| unfit())?,
+                domain,
+            })
         });
         inputs.collect()
     }
@@ -236,15 +262,20 @@ impl Model {
             return Ok(0);
         }
         let inputs = Prober::new(seed).draw(&self.probe_inputs(None)?)?;
-        let names: Vec<String> =
-            unknown.iter().map(|&id| self.graph.value(id).name.clone()).collect();
+        let names: Vec<String> = unknown
+            .iter()
+            .map(|&id| self.graph.value(id).name.clone())
+            .collect();
         let values = self.run_with_outputs(runtime, &names, &inputs)?;
         for (&id, tensor) in unknown.iter().zip(&values) {
             let facts = &mut self.facts[id.index()];
             facts.dtype = Some(tensor.dtype());
             facts.reference = Some(tensor.shape().iter().map(|&dim| dim as u64).collect());
             // One run tells sizes at one binding only: which symbol they follow stays unknown.
-            let known = facts.symbolic.take().filter(|dims| dims.len() == tensor.shape().len());
+            let known = facts
+                .symbolic
+                .take()
+                .filter(|dims| dims.len() == tensor.shape().len());
             facts.symbolic = Some(known.unwrap_or(vec![Dim::Unknown; tensor.shape().len()]));
         }
         Ok(unknown.len())
@@ -254,7 +285,9 @@ impl Model {
         let value = self.graph.value(id);
         let facts = self.facts(id);
         let made_by = |id: NodeId| self.graph.node(id).op_type.as_str();
-        value.producer.is_some_and(|id| !NON_TENSOR_MAKERS.contains(&made_by(id)))
+        value
+            .producer
+            .is_some_and(|id| !NON_TENSOR_MAKERS.contains(&made_by(id)))
             && !self.graph.is_weight(id)
             && !value.is_declared_non_tensor()
             && (facts.dtype.is_none() || facts.reference.is_none())
@@ -285,7 +318,9 @@ impl Model {
         optimization: Optimization,
     ) -> Result<Session, ModelError> {
         let outputs = self.graph.outputs.iter();
-        let names: Vec<String> = outputs.map(|&id| self.graph.value(id).name.clone()).collect();
+        let names: Vec<String> = outputs
+            .map(|&id| self.graph.value(id).name.clone())
+            .collect();
         let bytes = self.graph.encode_with_outputs(&names);
         self.session_of(runtime, &bytes, optimization)
     }
@@ -297,7 +332,10 @@ impl Model {
         optimization: Optimization,
     ) -> Result<Session, ModelError> {
         let folder = self.graph.source.as_ref().and_then(|path| path.parent());
-        let options = SessionOptions { optimization, ..SessionOptions::default() };
+        let options = SessionOptions {
+            optimization,
+            ..SessionOptions::default()
+        };
         Ok(runtime.session(ModelSource::Bytes { bytes, folder }, &options)?)
     }
 
@@ -310,11 +348,15 @@ impl Model {
         session: &mut Session,
         inputs: &BTreeMap<String, Tensor>,
     ) -> Result<Vec<Tensor>, ModelError> {
-        let given: Vec<&Tensor> =
-            session.inputs().iter().filter_map(|spec| inputs.get(&spec.name)).collect();
-        session
-            .run(&given)
-            .map_err(|error| ModelError::Run { error, reference: self.reference.clone() })
+        let given: Vec<&Tensor> = session
+            .inputs()
+            .iter()
+            .filter_map(|spec| inputs.get(&spec.name))
+            .collect();
+        session.run(&given).map_err(|error| ModelError::Run {
+            error,
+            reference: self.reference.clone(),
+        })
     }
 }
 
@@ -345,7 +387,11 @@ fn reference_bindings(
                 Dim::Fixed(_) => continue,
             };
             let usual = usual_size(value.dtype, dims.len(), axis);
-            let size = if batch == Some(symbol.as_str()) { 1 } else { usual };
+            let size = if batch == Some(symbol.as_str()) {
+                1
+            } else {
+                usual
+            };
             reference.entry(symbol).or_insert(size);
         }
     }

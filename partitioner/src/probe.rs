@@ -14,7 +14,9 @@ pub struct Prober {
 impl Prober {
     /// A prober that draws from `seed`.
     pub fn new(seed: u64) -> Prober {
-        Prober { random: fastrand::Rng::with_seed(seed) }
+        Prober {
+            random: fastrand::Rng::with_seed(seed),
+        }
     }
 
     /// One tensor for each input, of its reference shape.
@@ -22,13 +24,19 @@ impl Prober {
     /// # Errors
     /// [`TensorError::Overflow`] where a shape is too large.
     pub fn draw(&mut self, inputs: &[ProbeInput]) -> Result<BTreeMap<String, Tensor>, TensorError> {
-        inputs.iter().map(|input| Ok((input.name.clone(), self.tensor(input)?))).collect()
+        inputs
+            .iter()
+            .map(|input| Ok((input.name.clone(), self.tensor(input)?)))
+            .collect()
     }
 
     fn tensor(&mut self, input: &ProbeInput) -> Result<Tensor, TensorError> {
         let shape = input.shape.clone();
         let Some(count) = seamline_plan::element_count(&shape) else {
-            return Err(TensorError::Overflow { dtype: input.dtype, shape });
+            return Err(TensorError::Overflow {
+                dtype: input.dtype,
+                shape,
+            });
         };
         if input.dtype == DType::Bool {
             let elements: Vec<bool> = (0..count).map(|_| self.random.bool()).collect();
@@ -70,9 +78,9 @@ impl Prober {
     fn integer(&mut self, domain: &InputDomain) -> i64 {
         match domain {
             InputDomain::Bytes => self.random.i64(0..256),
-            InputDomain::Indices { upper } => {
-                self.random.i64(0..i64::try_from(*upper).unwrap_or(i64::MAX).max(1))
-            }
+            InputDomain::Indices { upper } => self
+                .random
+                .i64(0..i64::try_from(*upper).unwrap_or(i64::MAX).max(1)),
             InputDomain::Mask => self.random.i64(0..2),
             InputDomain::OneOf(choices) => self.random.choice(choices).copied().unwrap_or(0),
             InputDomain::SmallInt { lo, hi } => self.random.i64(*lo.min(hi)..=*hi.max(lo)),
@@ -123,36 +131,62 @@ mod tests {
     use super::*;
 
     fn input(dtype: DType, domain: InputDomain) -> ProbeInput {
-        ProbeInput { name: "x".into(), dtype, shape: vec![1000], domain }
+        ProbeInput {
+            name: "x".into(),
+            dtype,
+            shape: vec![1000],
+            domain,
+        }
     }
 
     #[test]
     fn indices_stay_within_their_table_and_masks_are_masks() {
         let mut prober = Prober::new(1);
         let indices = input(DType::I64, InputDomain::Indices { upper: 7 });
-        let mask = ProbeInput { name: "m".into(), ..input(DType::I64, InputDomain::Mask) };
+        let mask = ProbeInput {
+            name: "m".into(),
+            ..input(DType::I64, InputDomain::Mask)
+        };
         let values = prober.draw(&[indices, mask]).unwrap();
         let indices = values["x"].as_slice::<i64>().unwrap();
         assert!(indices.iter().all(|index| (0..7).contains(index)));
-        assert!((0..7).all(|row| indices.contains(&row)), "every row is drawn in 1000");
-        assert!(values["m"].as_slice::<i64>().unwrap().iter().all(|&m| m == 0 || m == 1));
+        assert!(
+            (0..7).all(|row| indices.contains(&row)),
+            "every row is drawn in 1000"
+        );
+        assert!(
+            values["m"]
+                .as_slice::<i64>()
+                .unwrap()
+                .iter()
+                .all(|&m| m == 0 || m == 1)
+        );
     }
 
     #[test]
     fn a_seed_draws_the_same_values_again() {
         let inputs = [input(DType::F32, InputDomain::Normal)];
-        let draw = |seed| Prober::new(seed).draw(&inputs).unwrap()["x"].bytes().clone();
+        let draw = |seed| {
+            Prober::new(seed).draw(&inputs).unwrap()["x"]
+                .bytes()
+                .clone()
+        };
         assert_eq!(draw(3), draw(3));
         assert_ne!(draw(3), draw(4));
     }
 
     #[test]
     fn floats_are_standard_normal() {
-        let values = Prober::new(5).draw(&[input(DType::F32, InputDomain::Normal)]).unwrap();
+        let values = Prober::new(5)
+            .draw(&[input(DType::F32, InputDomain::Normal)])
+            .unwrap();
         let elements = values["x"].as_slice::<f32>().unwrap();
         let mean = elements.iter().sum::<f32>() / 1000.0;
         let variance = elements.iter().map(|e| (e - mean).powi(2)).sum::<f32>() / 1000.0;
         assert!(elements.iter().all(|e| e.is_finite()));
-        assert!(mean.abs() < 0.15 && (variance - 1.0).abs() < 0.2, "{mean} {variance}");
+        assert!(
+            mean.abs() < 0.15 && (variance - 1.0).abs() < 0.2,
+            "{mean} {variance}"
+        );
     }
 }

@@ -49,8 +49,10 @@ impl Source {
     /// [`SourceError::Missing`].
     pub fn read(bundle: &Path) -> Result<Source, SourceError> {
         let path = bundle.join(SOURCE_FILE);
-        let missing =
-            |problem: String| SourceError::Missing { path: path.clone(), problem };
+        let missing = |problem: String| SourceError::Missing {
+            path: path.clone(),
+            problem,
+        };
         let json = std::fs::read(&path).map_err(|error| missing(error.to_string()))?;
         serde_json::from_slice(&json).map_err(|error| missing(error.to_string()))
     }

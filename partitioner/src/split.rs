@@ -127,8 +127,10 @@ pub fn split(
     {
         return Err(SplitError::Codec(codec.clone()));
     }
-    let seams = cut::find_seams(model, &options.at).map_err(CutError::from)?.chosen;
-    let stages = cut::stages(model, &seams).map_err(CutError::from)?;
+    let seams = cut::find_seams(model, &options.at)
+        .map_err(CutError::from)?
+        .chosen;
+    let stages = cut::stages(model, &seams)?;
     let mut manifest = contract::manifest(model, &seams, &stages, options)?;
     let mut writer = BundleWriter::create(out)?;
     let bytes = SideBytes {
@@ -139,7 +141,13 @@ pub fn split(
     let batching = batch::prove(model, runtime, &writer, &mut manifest, options.seed)?;
     let fingerprint = writer.finish(manifest)?;
     let (manifest, _) = seamline_plan::Bundle::read_manifest(out)?;
-    Ok(SplitReport { path: out.to_owned(), fingerprint, manifest, batching, bytes })
+    Ok(SplitReport {
+        path: out.to_owned(),
+        fingerprint,
+        manifest,
+        batching,
+        bytes,
+    })
 }
 
 /// Writes the stages that a side holds, their weights in one file. Returns the bytes written.

@@ -83,7 +83,10 @@ impl VerifyOptions {
     /// The codec that `crossing` is verified with.
     pub fn codec_of<'a>(&self, crossing: &'a Crossing) -> Option<&'a CodecSpec> {
         let asked = self.codec.as_deref();
-        let named = crossing.codecs.iter().find(|codec| asked == Some(codec.name()));
+        let named = crossing
+            .codecs
+            .iter()
+            .find(|codec| asked == Some(codec.name()));
         named.or(crossing.codecs.first())
     }
 }
@@ -127,8 +130,10 @@ impl Halves {
         root: &Path,
         options: &VerifyOptions,
     ) -> Result<Halves, VerifyError> {
-        let session =
-            SessionOptions { optimization: options.optimization, ..SessionOptions::default() };
+        let session = SessionOptions {
+            optimization: options.optimization,
+            ..SessionOptions::default()
+        };
         let edge = Bundle::open(root, Side::Edge)?;
         let cloud = Bundle::open(root, Side::Cloud)?;
         Ok(Halves {
@@ -154,10 +159,15 @@ impl Halves {
                 cut: cut.id.clone(),
                 name: name.clone(),
             })?;
-            let Some(spec) = options.codec_of(crossing) else { continue };
+            let Some(spec) = options.codec_of(crossing) else {
+                continue;
+            };
             let passed = codec::encode_bytes(spec, tensor)
                 .and_then(|bytes| codec::decode(spec, tensor.dtype(), tensor.shape(), &bytes))
-                .map_err(|error| VerifyError::Codec { name: name.clone(), error })?;
+                .map_err(|error| VerifyError::Codec {
+                    name: name.clone(),
+                    error,
+                })?;
             sent.insert(name.clone(), passed);
         }
         // State that stays in the service does not cross.
@@ -168,7 +178,8 @@ impl Halves {
                 sent.insert(state.input.clone(), tensor.clone());
             }
         }
-        self.cloud.run(cut.stage..self.manifest.stages.len(), &mut sent)?;
+        self.cloud
+            .run(cut.stage..self.manifest.stages.len(), &mut sent)?;
         values.append(&mut sent);
         Ok(values)
     }
@@ -194,15 +205,22 @@ pub fn verify<'a>(
             got: model.hash,
         });
     }
-    let cuts: Vec<&Cut> =
-        manifest.cuts.iter().filter(|cut| options.cut.as_ref().is_none_or(|id| *id == cut.id)).collect();
+    let cuts: Vec<&Cut> = manifest
+        .cuts
+        .iter()
+        .filter(|cut| options.cut.as_ref().is_none_or(|id| *id == cut.id))
+        .collect();
     if cuts.is_empty() {
         return Err(VerifyError::UnknownCut {
             cut: options.cut.clone().unwrap_or_default(),
             known: manifest.cuts.iter().map(|cut| cut.id.clone()).collect(),
         });
     }
-    let names: Vec<String> = manifest.outputs.iter().map(|spec| spec.name.clone()).collect();
+    let names: Vec<String> = manifest
+        .outputs
+        .iter()
+        .map(|spec| spec.name.clone())
+        .collect();
     let mut whole_session = model.session(runtime, options.optimization)?;
     let mut worst = vec![vec![Difference::default(); names.len()]; cuts.len()];
     for inputs in inputs {

@@ -22,7 +22,12 @@ pub(crate) struct Convert {
     #[arg(long, value_name = "FILE")]
     external: Option<String>,
     /// Weights of at least this many bytes go to the external file.
-    #[arg(long, value_name = "BYTES", default_value_t = 1024, requires = "external")]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = 1024,
+        requires = "external"
+    )]
     threshold: u64,
 }
 
@@ -39,7 +44,10 @@ impl Convert {
                         self.output.display()
                     );
                 }
-                Some(ExternalOptions { file, threshold: self.threshold })
+                Some(ExternalOptions {
+                    file,
+                    threshold: self.threshold,
+                })
             }
             None => None,
         };

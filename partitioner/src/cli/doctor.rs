@@ -5,8 +5,10 @@ use std::process::ExitCode;
 
 use seamline_assets::{MODELS, Registry, runtime_pins};
 use seamline_ort::{LibrarySource, Runtime};
+use seamline_plan::error_text;
 
-use super::{Machine, explain, text};
+use super::Machine;
+use super::text;
 
 /// What was found of ONNX Runtime.
 enum OnnxRuntime {
@@ -27,19 +29,25 @@ pub(crate) fn run(machine: &Machine) -> anyhow::Result<ExitCode> {
     } else {
         print(machine, &clients, &runtime);
     }
-    Ok(if usable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if usable {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 type Clients = [(Registry, Option<&'static [&'static str]>); 2];
 
 /// Loads what is here; fetches nothing.
 fn find_runtime(machine: &Machine) -> OnnxRuntime {
-    let is_fetched = runtime_pins().iter().any(|pin| machine.store.cached(pin).is_some());
+    let is_fetched = runtime_pins()
+        .iter()
+        .any(|pin| machine.store.cached(pin).is_some());
     let is_linked = cfg!(not(feature = "load-dynamic"));
     if machine.library.is_some() || is_fetched || is_linked || runtime_pins().is_empty() {
         return match machine.runtime() {
             Ok(runtime) => OnnxRuntime::Loaded(runtime),
-            Err(error) => OnnxRuntime::Missing(explain(&error)),
+            Err(error) => OnnxRuntime::Missing(error_text(error.as_ref())),
         };
     }
     let mut registries = runtime_pins().iter().map(|pin| pin.registry);
@@ -55,16 +63,25 @@ fn find_runtime(machine: &Machine) -> OnnxRuntime {
 
 /// The library's version: the pin's where it was fetched, else what its file name says.
 fn version(machine: &Machine, library: &Path) -> Option<String> {
-    let pinned = runtime_pins()
-        .iter()
-        .find(|pin| machine.store.cached(pin).is_some_and(|cached| cached == library));
+    let pinned = runtime_pins().iter().find(|pin| {
+        machine
+            .store
+            .cached(pin)
+            .is_some_and(|cached| cached == library)
+    });
     if let Some(pin) = pinned {
         return Some(pin.version.to_owned());
     }
-    let name = std::fs::canonicalize(library).ok()?.file_name()?.to_str()?.to_owned();
+    let name = std::fs::canonicalize(library)
+        .ok()?
+        .file_name()?
+        .to_str()?
+        .to_owned();
     let start = name.find(|letter: char| letter.is_ascii_digit())?;
-    let digits: String =
-        name[start..].chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
+    let digits: String = name[start..]
+        .chars()
+        .take_while(|c| c.is_ascii_digit() || *c == '.')
+        .collect();
     Some(digits.trim_end_matches('.').to_owned())
 }
 
@@ -93,13 +110,20 @@ fn folder_size(folder: &Path) -> (usize, u64) {
 }
 
 fn cached_models(machine: &Machine) -> Vec<&'static str> {
-    let is_cached =
-        |model: &&seamline_assets::Model| machine.store.cached(&model.pin).is_some();
-    MODELS.iter().filter(is_cached).map(|model| model.name).collect()
+    let is_cached = |model: &&seamline_assets::Model| machine.store.cached(&model.pin).is_some();
+    MODELS
+        .iter()
+        .filter(is_cached)
+        .map(|model| model.name)
+        .collect()
 }
 
 fn providers(runtime: &Runtime) -> Vec<String> {
-    runtime.providers().iter().map(ToString::to_string).collect()
+    runtime
+        .providers()
+        .iter()
+        .map(ToString::to_string)
+        .collect()
 }
 
 fn document(machine: &Machine, clients: &Clients, runtime: &OnnxRuntime) -> serde_json::Value {
@@ -144,7 +168,9 @@ fn print(machine: &Machine, clients: &Clients, runtime: &OnnxRuntime) {
             println!("  build       {}", runtime.build_info());
         }
         OnnxRuntime::Fetchable(client) => {
-            println!("ONNX Runtime  not here yet; the first command that needs it fetches it through {client}");
+            println!(
+                "ONNX Runtime  not here yet; the first command that needs it fetches it through {client}"
+            );
         }
         OnnxRuntime::Missing(problem) => println!("ONNX Runtime  missing: {problem}"),
     }
@@ -154,11 +180,19 @@ fn print(machine: &Machine, clients: &Clients, runtime: &OnnxRuntime) {
             Registry::PyPi => "missing; it comes with Python, and fetches ONNX Runtime and models",
             Registry::Npm => "missing; it comes with Node.js, and fetches ONNX Runtime without pip",
         };
-        println!("{:<12}  {}", registry.client_name(), found.as_deref().unwrap_or(missing));
+        println!(
+            "{:<12}  {}",
+            registry.client_name(),
+            found.as_deref().unwrap_or(missing)
+        );
     }
     let (files, bytes) = folder_size(machine.store.root());
     let cache = machine.store.root().display();
-    println!("cache         {cache}: {}, {}", text::plural(files, "file"), text::bytes(bytes));
+    println!(
+        "cache         {cache}: {}, {}",
+        text::plural(files, "file"),
+        text::bytes(bytes)
+    );
     let models = cached_models(machine);
     if models.is_empty() {
         println!("models        none cached; `seamline zoo list` lists what there is");

@@ -22,7 +22,10 @@ pub(crate) struct ImageSpec {
 
 /// Reads `imagenet` or `short=256,crop=224x224,…`; later parts win.
 pub(crate) fn parse(text: &str) -> Result<ImageSpec, String> {
-    let mut spec = ImageSpec { input: None, preprocess: ImagePreprocess::default() };
+    let mut spec = ImageSpec {
+        input: None,
+        preprocess: ImagePreprocess::default(),
+    };
     for part in text.split(',') {
         match part.trim().split_once('=') {
             None if part.trim() == "imagenet" => imagenet(&mut spec.preprocess),
@@ -120,7 +123,10 @@ impl ImageSpec {
             Some(input) => input.clone(),
             None => only_picture(&Graph::read(path)?)?,
         };
-        Ok(ImagePreprocess { input, ..self.preprocess.clone() })
+        Ok(ImagePreprocess {
+            input,
+            ..self.preprocess.clone()
+        })
     }
 }
 
@@ -173,17 +179,29 @@ mod tests {
             mean: [1.0, 2.0, 3.0],
             std: [4.0, 5.0, 6.0],
         };
-        let expected = ImageSpec { input: Some("x".into()), preprocess: image };
+        let expected = ImageSpec {
+            input: Some("x".into()),
+            preprocess: image,
+        };
         assert_eq!(parse(text), Ok(expected));
         let exact = parse("size=48x320").unwrap().preprocess.resize;
-        assert_eq!(exact, Resize::Exact { height: 48, width: 320 });
+        assert_eq!(
+            exact,
+            Resize::Exact {
+                height: 48,
+                width: 320
+            }
+        );
     }
 
     #[test]
     fn the_preset_is_spelled_out_and_can_be_changed() {
         let long = "short=256,crop=224x224,mean=0.485:0.456:0.406,std=0.229:0.224:0.225";
         assert_eq!(parse("imagenet"), parse(long));
-        assert_eq!(parse("imagenet,order=bgr"), parse(&format!("{long},order=bgr")));
+        assert_eq!(
+            parse("imagenet,order=bgr"),
+            parse(&format!("{long},order=bgr"))
+        );
     }
 
     #[test]

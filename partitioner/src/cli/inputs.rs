@@ -27,21 +27,32 @@ pub(crate) fn read(
         return Ok(Vec::new());
     }
     let is_state = |name: &str| manifest.states.iter().any(|state| state.input == name);
-    let wanted: Vec<&TensorSpec> =
-        manifest.inputs.iter().filter(|spec| !is_state(&spec.name)).collect();
+    let wanted: Vec<&TensorSpec> = manifest
+        .inputs
+        .iter()
+        .filter(|spec| !is_state(&spec.name))
+        .collect();
     let mut requests = match wanted.as_slice() {
         [only] => read_each(only, arguments)?,
         _ => vec![read_together(&manifest.inputs, arguments)?],
     };
-    let states = model.probe_inputs(None)?.into_iter().filter(|input| is_state(&input.name));
+    let states = model
+        .probe_inputs(None)?
+        .into_iter()
+        .filter(|input| is_state(&input.name));
     for state in states {
         let zeros = Tensor::zeros(state.dtype, state.shape)?;
         for request in &mut requests {
-            request.entry(state.name.clone()).or_insert_with(|| zeros.clone());
+            request
+                .entry(state.name.clone())
+                .or_insert_with(|| zeros.clone());
         }
     }
     for spec in wanted {
-        if requests.iter().any(|request| !request.contains_key(&spec.name)) {
+        if requests
+            .iter()
+            .any(|request| !request.contains_key(&spec.name))
+        {
             bail!("no --input for {spec}; give each input as --input NAME=FILE");
         }
     }
@@ -54,7 +65,10 @@ fn read_each(only: &TensorSpec, arguments: &[String]) -> anyhow::Result<Vec<Valu
             Some((name, path)) if name == only.name => path,
             _ => argument,
         };
-        Ok(Values::from([(only.name.clone(), read_checked(path, only)?)]))
+        Ok(Values::from([(
+            only.name.clone(),
+            read_checked(path, only)?,
+        )]))
     });
     requests.collect()
 }
@@ -62,14 +76,26 @@ fn read_each(only: &TensorSpec, arguments: &[String]) -> anyhow::Result<Vec<Valu
 fn read_together(specs: &[TensorSpec], arguments: &[String]) -> anyhow::Result<Values> {
     let mut values = Values::new();
     for argument in arguments {
-        let names = || specs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let names = || {
+            specs
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         let Some((name, path)) = argument.split_once('=') else {
-            bail!("the model takes {}; give each as --input NAME=FILE", names());
+            bail!(
+                "the model takes {}; give each as --input NAME=FILE",
+                names()
+            );
         };
         let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
             bail!("there is no input `{name}`; the model takes {}", names());
         };
-        if values.insert(name.to_owned(), read_checked(path, spec)?).is_some() {
+        if values
+            .insert(name.to_owned(), read_checked(path, spec)?)
+            .is_some()
+        {
             bail!("--input names `{name}` twice");
         }
     }

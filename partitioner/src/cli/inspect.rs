@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use clap::Args;
 use seamline_graph::infer::InputDomain;
 use seamline_graph::{Graph, ValueId};
-use seamline_partitioner::{Model, format_bindings};
+use seamline_partitioner::Model;
 use seamline_plan::{Dim, format_shape};
 
 use super::text::{self, Align, plural};
-use super::{Machine, ModelArguments};
+use super::{Machine, ModelArguments, sizes};
 
 /// Names of unknown values that are printed; JSON has all.
 const SHOWN_VALUES: usize = 5;
@@ -56,8 +56,14 @@ impl Facts {
         }
         let mut operators: Vec<(String, usize)> = operators.into_iter().collect();
         operators.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let unknown = model.unknown_values().map(|id| graph.value(id).name.clone());
-        Facts { operators, weights: weight_bytes(graph), unknown: unknown.collect() }
+        let unknown = model
+            .unknown_values()
+            .map(|id| graph.value(id).name.clone());
+        Facts {
+            operators,
+            weights: weight_bytes(graph),
+            unknown: unknown.collect(),
+        }
     }
 
     fn document(&self, model: &Model) -> serde_json::Value {
@@ -108,20 +114,31 @@ impl Facts {
         println!("{}: opset {}", model.name, opsets.join(", "));
         let producer = graph.header.model.producer_name();
         if !producer.is_empty() {
-            println!("made by  {producer} {}", graph.header.model.producer_version());
+            let version = graph.header.model.producer_version();
+            println!("made by  {}", format!("{producer} {version}").trim_end());
         }
         println!("\ninputs");
         print!("{}", ports(model, &graph.inputs, true));
         println!("\noutputs");
         print!("{}", ports(model, &graph.outputs, false));
-        let operators: Vec<String> =
-            self.operators.iter().map(|(name, count)| format!("{name} {count}")).collect();
-        println!("\n{}: {}", plural(graph.nodes.len(), "node"), operators.join(", "));
-        println!("weights  {} (initializers and Constant nodes)", text::bytes(self.weights));
+        let operators: Vec<String> = self
+            .operators
+            .iter()
+            .map(|(name, count)| format!("{name} {count}"))
+            .collect();
         println!(
-            "work     {} a run; sizes {} (others: --shape NAME=N)",
+            "\n{}: {}",
+            plural(graph.nodes.len(), "node"),
+            operators.join(", ")
+        );
+        println!(
+            "weights  {} (initializers and Constant nodes)",
+            text::bytes(self.weights)
+        );
+        println!(
+            "work     {} a run; {}",
             text::flops(model.flops.iter().sum()),
-            format_bindings(&model.reference)
+            sizes(model)
         );
         match &model.batch_symbol {
             Some(symbol) => println!("batch    `{symbol}`, to be proven when the model is split"),
@@ -131,8 +148,17 @@ impl Facts {
             println!("shapes   all known before a run");
             return;
         }
-        let shown: Vec<&str> = self.unknown.iter().take(SHOWN_VALUES).map(String::as_str).collect();
-        let more = if self.unknown.len() > SHOWN_VALUES { ", …" } else { "" };
+        let shown: Vec<&str> = self
+            .unknown
+            .iter()
+            .take(SHOWN_VALUES)
+            .map(String::as_str)
+            .collect();
+        let more = if self.unknown.len() > SHOWN_VALUES {
+            ", …"
+        } else {
+            ""
+        };
         println!(
             "shapes   {} known only in a run: {}{more}",
             plural(self.unknown.len(), "value"),
@@ -146,7 +172,11 @@ fn opsets(graph: &Graph) -> BTreeMap<&str, i64> {
     let imports = graph.header.model.opset_import.iter();
     imports
         .map(|import| {
-            let domain = if import.domain().is_empty() { "ai.onnx" } else { import.domain() };
+            let domain = if import.domain().is_empty() {
+                "ai.onnx"
+            } else {
+                import.domain()
+            };
             (domain, import.version())
         })
         .collect()
@@ -160,7 +190,11 @@ fn weight_bytes(graph: &Graph) -> u64 {
 }
 
 fn ports(model: &Model, ids: &[ValueId], is_input: bool) -> String {
-    let mut columns = vec![("  name", Align::Left), ("dtype", Align::Left), ("shape", Align::Left)];
+    let mut columns = vec![
+        ("  name", Align::Left),
+        ("dtype", Align::Left),
+        ("shape", Align::Left),
+    ];
     if is_input {
         columns.push(("values", Align::Left));
     }

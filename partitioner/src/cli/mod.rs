@@ -19,8 +19,8 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use seamline_assets::Store;
 use seamline_ort::{Runtime, RuntimeOptions, locate};
-use seamline_partitioner::{Model, Source};
-use seamline_plan::Bindings;
+use seamline_partitioner::{Model, Source, format_bindings};
+use seamline_plan::{Bindings, error_text};
 
 use crate::cli::image::ImageSpec;
 
@@ -71,7 +71,14 @@ impl ModelArguments {
         };
         let model = Model::open(&self.model, &shapes, image.as_ref())?;
         let path = std::path::absolute(&self.model).context("the current folder")?;
-        Ok((model, Source { model: path, shapes, image }))
+        Ok((
+            model,
+            Source {
+                model: path,
+                shapes,
+                image,
+            },
+        ))
     }
 }
 
@@ -102,8 +109,17 @@ pub(crate) fn learn(
     progress.finish_and_clear();
     Ok(match result {
         Ok(learnt) => (learnt, None),
-        Err(error) => (0, Some(explain(&error.into()))),
+        Err(error) => (0, Some(error_text(&error))),
     })
+}
+
+/// Which sizes were assumed for the inputs' symbols.
+pub(crate) fn sizes(model: &Model) -> String {
+    if model.reference.is_empty() {
+        return "every size is fixed".into();
+    }
+    let sizes = format_bindings(&model.reference);
+    format!("sizes assumed or given: {sizes} (others: --shape NAME=N)")
 }
 
 /// A spinner on stderr, where that is a terminal.
@@ -122,19 +138,6 @@ pub(crate) fn bar(what: &str, length: usize) -> ProgressBar {
     }
 }
 
-/// The error with its causes, each said once: many texts contain their cause's.
-pub(crate) fn explain(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if text.is_empty() {
-            text = cause;
-        } else if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,16 +146,16 @@ mod tests {
     fn sizes_of_symbols_are_positive_numbers() {
         assert_eq!(parse_size("N=3"), Ok(("N".into(), 3)));
         assert_eq!(parse_size("a=b=3"), Ok(("a=b".into(), 3)));
-        for wrong in ["N", "N=", "N=0", "N=-1", "=3", "N=x", "N=99999999999999999999"] {
+        for wrong in [
+            "N",
+            "N=",
+            "N=0",
+            "N=-1",
+            "=3",
+            "N=x",
+            "N=99999999999999999999",
+        ] {
             assert!(parse_size(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_cause_is_said_once() {
-        let error = anyhow::anyhow!("no such file").context("x.onnx: no such file");
-        assert_eq!(explain(&error), "x.onnx: no such file");
-        let error = anyhow::anyhow!("no such file").context("the model");
-        assert_eq!(explain(&error), "the model: no such file");
     }
 }

@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use seamline_graph::seams::Seam;
-use seamline_partitioner::{Model, WireBytes, find_seams, format_bindings, wire_bytes};
+use seamline_partitioner::{Model, WireBytes, find_seams, wire_bytes};
 
 use super::text::{self, Align};
-use super::{Machine, ModelArguments, learn, spinner};
+use super::{Machine, ModelArguments, learn, sizes, spinner};
 
 #[derive(Args)]
 pub(crate) struct Seams {
@@ -58,13 +58,22 @@ fn document(model: &Model, seam: &Seam) -> serde_json::Value {
 
 /// Bytes of all inputs at the reference sizes, where they are known.
 fn input_bytes(model: &Model) -> Option<u64> {
-    model.graph.inputs.iter().map(|&id| model.facts(id).bytes()).sum()
+    model
+        .graph
+        .inputs
+        .iter()
+        .map(|&id| model.facts(id).bytes())
+        .sum()
 }
 
 fn print(model: &Model, seams: &[Seam], learnt: usize) {
     let input = input_bytes(model);
     let size = |bytes: u64| {
-        let mark = if input.is_some_and(|input| bytes < input) { '*' } else { ' ' };
+        let mark = if input.is_some_and(|input| bytes < input) {
+            '*'
+        } else {
+            ' '
+        };
         format!("{}{mark}", text::bytes(bytes))
     };
     let rows: Vec<Vec<String>> = seams
@@ -92,13 +101,22 @@ fn print(model: &Model, seams: &[Seam], learnt: usize) {
         ("values crossing", Align::Left),
     ];
     print!("{}", text::table(&columns, &rows));
-    println!("\nsizes: {} (others: --shape NAME=N)", format_bindings(&model.reference));
+    println!("\n{}", sizes(model));
     if let Some(input) = input {
-        println!("* fewer bytes than the model's own inputs, {}", text::bytes(input));
+        println!(
+            "* fewer bytes than the model's own inputs, {}",
+            text::bytes(input)
+        );
     }
     if learnt > 0 {
-        println!("{} of unknown size were learnt by a probe run", text::plural(learnt, "value"));
+        println!(
+            "{} of unknown size were learnt by a probe run",
+            text::plural(learnt, "value")
+        );
     }
     println!("depth: share of floating-point operations before the seam");
-    println!("\nnext: seamline split MODEL --at SEAM -o {}.seam", model.name);
+    println!(
+        "\nnext: seamline split MODEL --at SEAM -o {}.seam",
+        model.name
+    );
 }

@@ -40,9 +40,10 @@ pub(crate) struct Split {
 
 fn parse_state(text: &str) -> Result<StateSpec, String> {
     match text.split_once('=') {
-        Some((input, output)) if !input.is_empty() && !output.is_empty() => {
-            Ok(StateSpec { input: input.to_owned(), output: output.to_owned() })
-        }
+        Some((input, output)) if !input.is_empty() && !output.is_empty() => Ok(StateSpec {
+            input: input.to_owned(),
+            output: output.to_owned(),
+        }),
         _ => Err("expected IN=OUT: an input's name and the output that follows it".into()),
     }
 }
@@ -119,8 +120,16 @@ fn print(report: &SplitReport) {
     }
     println!("\ncuts");
     for (cut, proof) in manifest.cuts.iter().zip(&report.batching) {
-        let default = if cut.id == manifest.default_cut { ", the default" } else { "" };
-        println!("  {} at {:.1} % of the work{default}", cut.id, 100.0 * cut.depth);
+        let default = if cut.id == manifest.default_cut {
+            ", the default"
+        } else {
+            ""
+        };
+        println!(
+            "  {} at {:.1} % of the work{default}",
+            cut.id,
+            100.0 * cut.depth
+        );
         for crossing in &cut.crossing {
             println!("    {}", describe(crossing));
         }
@@ -137,6 +146,9 @@ fn describe(crossing: &Crossing) -> String {
 /// Whether requests are joined, and why.
 fn reason(proof: &BatchProof) -> String {
     match &proof.verdict {
+        BatchVerdict::Proven { max_rel } if *max_rel == 0.0 => {
+            "batched: two rows together equal the same rows apart".into()
+        }
         BatchVerdict::Proven { max_rel } => {
             format!("batched: two rows together equal the same rows apart within {max_rel:.1e}")
         }
@@ -163,7 +175,10 @@ mod tests {
         let state = parse_state("h=hn").unwrap();
         assert_eq!((state.input.as_str(), state.output.as_str()), ("h", "hn"));
         for wrong in ["h", "=hn", "h=", ""] {
-            assert!(parse_state(wrong).unwrap_err().contains("IN=OUT"), "{wrong}");
+            assert!(
+                parse_state(wrong).unwrap_err().contains("IN=OUT"),
+                "{wrong}"
+            );
         }
     }
 }

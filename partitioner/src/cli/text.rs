@@ -20,7 +20,11 @@ pub(crate) fn bytes(number: u64) -> String {
 
 /// `950 FLOPs`, `1.2 GFLOPs`.
 pub(crate) fn flops(number: f64) -> String {
-    scaled(number, 1000.0, &["FLOPs", "kFLOPs", "MFLOPs", "GFLOPs", "TFLOPs"])
+    scaled(
+        number,
+        1000.0,
+        &["FLOPs", "kFLOPs", "MFLOPs", "GFLOPs", "TFLOPs"],
+    )
 }
 
 fn scaled(mut number: f64, step: f64, units: &[&str]) -> String {
@@ -52,12 +56,20 @@ pub(crate) enum Align {
 
 /// Rows in columns of equal width, two blanks between; the last column is not padded.
 pub(crate) fn table(columns: &[(&str, Align)], rows: &[Vec<String>]) -> String {
-    let titles: Vec<String> = columns.iter().map(|(title, _)| (*title).to_owned()).collect();
+    let titles: Vec<String> = columns
+        .iter()
+        .map(|(title, _)| (*title).to_owned())
+        .collect();
     let lines = || std::iter::once(&titles).chain(rows);
     let width = |column: usize| {
-        lines().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+        lines()
+            .filter_map(|row| row.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
     };
-    let widths: Vec<usize> = (0..columns.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..columns.len())
+        .map(|column| width(column).unwrap_or(0))
+        .collect();
     let mut text = String::new();
     for row in lines() {
         let cells: Vec<String> = row
@@ -94,7 +106,10 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let rows = [vec!["a".into(), "1".into()], vec!["long".into(), "200".into()]];
+        let rows = [
+            vec!["a".into(), "1".into()],
+            vec!["long".into(), "200".into()],
+        ];
         let text = table(&[("name", Align::Left), ("n", Align::Right)], &rows);
         assert_eq!(text, "name    n\na       1\nlong  200\n");
     }

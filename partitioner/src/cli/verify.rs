@@ -87,15 +87,22 @@ impl Verify {
         let (manifest, _) = Bundle::read_manifest(&self.bundle)?;
         let model = self.open_model()?;
         let mut requests = inputs::read(&manifest, &model, &self.inputs)?;
-        let random = self.random.unwrap_or(if requests.is_empty() { RANDOM } else { 0 });
+        let random = self
+            .random
+            .unwrap_or(if requests.is_empty() { RANDOM } else { 0 });
         requests.extend(inputs::draw(&model, random, self.seed)?);
-        anyhow::ensure!(!requests.is_empty(), "--random 0 without --input leaves nothing to verify");
+        anyhow::ensure!(
+            !requests.is_empty(),
+            "--random 0 without --input leaves nothing to verify"
+        );
         let options = VerifyOptions {
             optimization: self.level.optimization(),
             codec: self.codec.clone(),
             cut: self.cut.clone(),
         };
-        let limit = self.limit.or_else(|| is_lossless(&manifest, &options).then_some(LIMIT));
+        let limit = self
+            .limit
+            .or_else(|| is_lossless(&manifest, &options).then_some(LIMIT));
         let runtime = machine.runtime()?;
         let progress = bar("verifying", requests.len());
         let inputs = progress.wrap_iter(requests.iter());
@@ -117,7 +124,11 @@ impl Verify {
         } else {
             self.print(&cuts, requests.len(), limit, passed);
         }
-        Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if passed {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
     }
 
     /// The whole model, as it was read when the bundle was made.
@@ -157,7 +168,10 @@ impl Verify {
         ];
         print!("{}", text::table(&columns, &rows));
         let level = self.level.name();
-        println!("\nhead then tail against the whole, {}, level {level}", plural(requests, "request"));
+        println!(
+            "\nhead then tail against the whole, {}, level {level}",
+            plural(requests, "request")
+        );
         match limit {
             Some(limit) if passed => println!("passed: max rel is at most {limit:.1e}"),
             Some(limit) => {
@@ -184,9 +198,13 @@ impl Verify {
 
 /// Whether every value of the cuts in question crosses unchanged.
 fn is_lossless(manifest: &Manifest, options: &VerifyOptions) -> bool {
-    let cuts =
-        manifest.cuts.iter().filter(|cut| options.cut.as_ref().is_none_or(|id| *id == cut.id));
-    let mut codecs = cuts.flat_map(|cut| &cut.crossing).filter_map(|value| options.codec_of(value));
+    let cuts = manifest
+        .cuts
+        .iter()
+        .filter(|cut| options.cut.as_ref().is_none_or(|id| *id == cut.id));
+    let mut codecs = cuts
+        .flat_map(|cut| &cut.crossing)
+        .filter_map(|value| options.codec_of(value));
     codecs.all(|codec| codec.is_lossless())
 }
 
@@ -195,9 +213,15 @@ fn worst(cuts: &[CutDifference]) -> Vec<OutputDifference> {
     let mut worst: BTreeMap<&str, Difference> = BTreeMap::new();
     for output in cuts.iter().flat_map(|cut| &cut.outputs) {
         let so_far = worst.entry(&output.name).or_default();
-        *so_far = so_far.max(Difference { max_abs: output.max_abs, max_rel: output.max_rel });
+        *so_far = so_far.max(Difference {
+            max_abs: output.max_abs,
+            max_rel: output.max_rel,
+        });
     }
-    let names = cuts.first().map(|cut| cut.outputs.as_slice()).unwrap_or_default();
+    let names = cuts
+        .first()
+        .map(|cut| cut.outputs.as_slice())
+        .unwrap_or_default();
     names
         .iter()
         .filter_map(|output| {

@@ -63,7 +63,11 @@ fn list(machine: &Machine) {
             vec![model.name.into(), size, model.about.into()]
         })
         .collect();
-    let columns = [("name", Align::Left), ("cached", Align::Right), ("what it is", Align::Left)];
+    let columns = [
+        ("name", Align::Left),
+        ("cached", Align::Right),
+        ("what it is", Align::Left),
+    ];
     print!("{}", text::table(&columns, &rows));
     println!("\nfetch one, through pip: seamline zoo get NAME");
 }
@@ -73,7 +77,10 @@ fn get(machine: &Machine, names: &[String]) -> anyhow::Result<()> {
         Some(model) => Ok(model),
         None => {
             let known: Vec<&str> = MODELS.iter().map(|model| model.name).collect();
-            bail!("the zoo has no model `{name}`; there are {}", known.join(", "))
+            bail!(
+                "the zoo has no model `{name}`; there are {}",
+                known.join(", ")
+            )
         }
     };
     // All names are known before the first is fetched.
