@@ -8,7 +8,9 @@ use crate::AssetError;
 
 /// Copies `member` of the archive at `path` to `out`.
 pub(crate) fn extract(path: &Path, member: &str, out: &mut impl Write) -> Result<(), AssetError> {
-    let is_zip = path.extension().is_some_and(|extension| extension == "whl" || extension == "zip");
+    let is_zip = path
+        .extension()
+        .is_some_and(|extension| extension == "whl" || extension == "zip");
     let archive = |problem: String| AssetError::Archive {
         path: path.to_owned(),
         member: member.to_owned(),
@@ -16,9 +18,11 @@ pub(crate) fn extract(path: &Path, member: &str, out: &mut impl Write) -> Result
     };
     let file = File::open(path).map_err(|error| archive(error.to_string()))?;
     if is_zip {
-        let mut zip =
-            zip::ZipArchive::new(BufReader::new(file)).map_err(|error| archive(error.to_string()))?;
-        let mut entry = zip.by_name(member).map_err(|error| archive(error.to_string()))?;
+        let mut zip = zip::ZipArchive::new(BufReader::new(file))
+            .map_err(|error| archive(error.to_string()))?;
+        let mut entry = zip
+            .by_name(member)
+            .map_err(|error| archive(error.to_string()))?;
         copy(&mut entry, out).map_err(|error| archive(error.to_string()))
     } else {
         let mut tar = tar::Archive::new(flate2::read::GzDecoder::new(BufReader::new(file)));

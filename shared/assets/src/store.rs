@@ -94,9 +94,13 @@ impl Store {
                 .map(PathBuf::from)
                 .or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".cache")))
         };
-        let root = variable("SEAMLINE_CACHE").map(PathBuf::from).unwrap_or_else(|| {
-            user_cache().unwrap_or_else(std::env::temp_dir).join("seamline")
-        });
+        let root = variable("SEAMLINE_CACHE")
+            .map(PathBuf::from)
+            .unwrap_or_else(|| {
+                user_cache()
+                    .unwrap_or_else(std::env::temp_dir)
+                    .join("seamline")
+            });
         Store::new(root)
     }
 
@@ -145,12 +149,18 @@ impl Store {
     }
 
     fn fetch(&self, pin: &Pin, folder: &Path, path: &Path) -> Result<(), AssetError> {
-        let io = |error| AssetError::Io { path: folder.to_owned(), error };
+        let io = |error| AssetError::Io {
+            path: folder.to_owned(),
+            error,
+        };
         tracing::info!(package = pin.package, version = pin.version, "fetching");
         let download = tempfile::tempdir_in(folder).map_err(io)?;
         let archive = pin.registry.download(pin, download.path())?;
         let mut part = tempfile::NamedTempFile::new_in(folder).map_err(io)?;
-        let mut hashed = Hashed { sink: part.as_file_mut(), hash: Sha256::new() };
+        let mut hashed = Hashed {
+            sink: part.as_file_mut(),
+            hash: Sha256::new(),
+        };
         archive::extract(&archive, pin.member, &mut hashed)?;
         let got = hex(&hashed.hash.finalize());
         if got != pin.sha256 {
@@ -162,8 +172,10 @@ impl Store {
                 got,
             });
         }
-        part.persist(path)
-            .map_err(|error| AssetError::Io { path: path.to_owned(), error: error.error })?;
+        part.persist(path).map_err(|error| AssetError::Io {
+            path: path.to_owned(),
+            error: error.error,
+        })?;
         Ok(())
     }
 
@@ -173,7 +185,10 @@ impl Store {
     /// [`AssetError::Io`].
     pub fn verify(&self, pin: &Pin) -> Result<bool, AssetError> {
         let path = self.path(pin);
-        let io = |error| AssetError::Io { path: path.clone(), error };
+        let io = |error| AssetError::Io {
+            path: path.clone(),
+            error,
+        };
         let mut file = File::open(&path).map_err(io)?;
         let mut hash = Sha256::new();
         let mut chunk = vec![0u8; 1 << 20];
@@ -215,10 +230,16 @@ mod tests {
 
     #[test]
     fn pins_are_well_formed() {
-        let pins = MODELS.iter().map(|model| model.pin).chain([FONT, PAGE_PHOTOGRAPH]);
+        let pins = MODELS
+            .iter()
+            .map(|model| model.pin)
+            .chain([FONT, PAGE_PHOTOGRAPH]);
         for pin in pins.chain(runtime_pins().iter().copied()) {
             assert_eq!(pin.sha256.len(), 64, "{pin:?}");
-            assert!(pin.sha256.bytes().all(|byte| byte.is_ascii_hexdigit()), "{pin:?}");
+            assert!(
+                pin.sha256.bytes().all(|byte| byte.is_ascii_hexdigit()),
+                "{pin:?}"
+            );
         }
     }
 
@@ -226,15 +247,22 @@ mod tests {
     fn another_content_than_the_pinned_one_is_not_used() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path());
-        let pin = Pin { sha256: "00", ..FONT };
+        let pin = Pin {
+            sha256: "00",
+            ..FONT
+        };
         let wheel = folder.path().join("font.whl");
         let mut zip = zip::ZipWriter::new(File::create(&wheel).unwrap());
-        zip.start_file(pin.member, zip::write::SimpleFileOptions::default()).unwrap();
+        zip.start_file(pin.member, zip::write::SimpleFileOptions::default())
+            .unwrap();
         zip.write_all(b"not the font").unwrap();
         zip.finish().unwrap();
 
         let mut sink = tempfile::tempfile().unwrap();
-        let mut hashed = Hashed { sink: &mut sink, hash: Sha256::new() };
+        let mut hashed = Hashed {
+            sink: &mut sink,
+            hash: Sha256::new(),
+        };
         archive::extract(&wheel, pin.member, &mut hashed).unwrap();
         assert_ne!(hex(&hashed.hash.finalize()), pin.sha256);
         assert_eq!(store.cached(&pin), None);

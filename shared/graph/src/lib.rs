@@ -11,6 +11,7 @@ pub mod builder;
 mod cut;
 mod external;
 pub mod extract;
+mod fold;
 mod functions;
 mod graph;
 pub mod infer;

@@ -3,8 +3,8 @@
 
 use prost::Message;
 
-use crate::{ExternalWeights, Graph};
 use crate::proto::ValueInfoProto;
+use crate::{ExternalWeights, Graph};
 
 impl Graph {
     /// The model as an ONNX file whose outputs are the values called `names`. A value without a
@@ -14,7 +14,9 @@ impl Graph {
     pub fn encode_with_outputs(&self, names: &[String]) -> Vec<u8> {
         let mut model = self.to_model_proto();
         let output = |name: &String| {
-            let declared = self.find(name).and_then(|id| self.value(id).declared.clone());
+            let declared = self
+                .find(name)
+                .and_then(|id| self.value(id).declared.clone());
             declared.unwrap_or_else(|| ValueInfoProto {
                 name: Some(name.clone()),
                 ..ValueInfoProto::default()
@@ -23,7 +25,9 @@ impl Graph {
         if let Some(graph) = &mut model.graph {
             graph.output = names.iter().map(output).collect();
             // A value may be declared once only.
-            graph.value_info.retain(|info| !names.iter().any(|name| name == info.name()));
+            graph
+                .value_info
+                .retain(|info| !names.iter().any(|name| name == info.name()));
         }
         model.encode_to_vec()
     }

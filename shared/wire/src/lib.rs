@@ -39,8 +39,8 @@ pub use handshake::{
 };
 pub use limits::{Deadlines, Limits};
 pub use message::{
-    DEFAULT_PRIORITY, MAX_MESSAGE_BYTES, MessageHeader, ReplyHeader, ReplyOk, RequestHeader, Timings, TraceContext,
-    encode_error, encode_reply, encode_request, truncate_text,
+    DEFAULT_PRIORITY, MAX_MESSAGE_BYTES, MessageHeader, ReplyHeader, ReplyOk, RequestHeader,
+    Timings, TraceContext, encode_error, encode_reply, encode_request, truncate_text,
 };
 pub use reader::{MessageReader, ReadEvent, ReplyReader, RequestReader};
 pub use session::{

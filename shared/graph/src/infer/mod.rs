@@ -29,9 +29,9 @@ use seamline_plan::{Bindings, Dim};
 
 pub use batch::{axis_of, batch_symbol};
 pub use dims::input_symbol;
-pub use seamline_plan::is_unnamed;
 pub use domains::{InputDomain, domains};
 pub use flops::{INTERPOLATION, NORMALIZATION, SOFTMAX, flops};
+pub use seamline_plan::is_unnamed;
 pub use types::Types;
 
 use crate::{Graph, Value, ValueId};

@@ -49,6 +49,12 @@ impl Types {
             .checked_mul(self.dtype(id)?.size() as u64)
     }
 
+    /// The elements of an integer tensor that is the same in every run, row-major.
+    pub(crate) fn known_integers(&self, id: ValueId) -> Option<Vec<i64>> {
+        let known = self.fact(id)?.known.as_ref()?;
+        self.fact(id)?.known.as_ref()?.ints()
+    }
+
     pub(super) fn fact(&self, id: ValueId) -> Option<&Fact> {
         self.facts.get(id.index())
     }
