@@ -7,7 +7,7 @@ use seamline_ort::{ModelSource, RunError, Runtime, Session, SessionOptions};
 use seamline_plan::{BundleWriter, Cut, Dim, Manifest, Tensor, concat_rows, split_rows};
 
 use crate::compare::{Difference, compare};
-use crate::model::Model;
+use crate::model::{Model, ModelError};
 use crate::probe::Prober;
 use crate::split::SplitError;
 
@@ -70,7 +70,11 @@ pub(crate) fn prove(
         let path = file.map(|file| writer.path(file)).unwrap_or_default();
         sessions.push(runtime.session(ModelSource::File(&path), &SessionOptions::default())?);
     }
-    let rows = draw_rows(model, seed)?;
+    let [first, second] = draw_rows(model, seed)?;
+    let rows = [
+        Row::compute(model, &mut sessions, first)?,
+        Row::compute(model, &mut sessions, second)?,
+    ];
     let mut proofs = Vec::new();
     for cut in &mut manifest.cuts {
         let verdict = match missing_axis(cut) {
@@ -92,6 +96,25 @@ pub(crate) fn prove(
         });
     }
     Ok(proofs)
+}
+
+/// A request computed alone.
+struct Row {
+    inputs: Values,
+    /// Every value that crosses a cut, and every output; inputs too.
+    values: Values,
+}
+
+impl Row {
+    /// A model that does not run at its reference sizes would not warm up in a service either.
+    fn compute(model: &Model, sessions: &mut [Session], inputs: Values) -> Result<Row, ModelError> {
+        let mut values = inputs.clone();
+        run(sessions, &mut values).map_err(|error| ModelError::Run {
+            error,
+            reference: model.reference.clone(),
+        })?;
+        Ok(Row { inputs, values })
+    }
 }
 
 /// Two requests that differ in every input with a batch axis; what has none is the same in both,
@@ -129,7 +152,7 @@ fn missing_axis(cut: &Cut) -> Option<String> {
         .map(|(spec, _)| spec.name.clone())
 }
 
-fn probe(cut: &Cut, sessions: &mut [Session], rows: &[Values; 2]) -> BatchVerdict {
+fn probe(cut: &Cut, sessions: &mut [Session], rows: &[Row; 2]) -> BatchVerdict {
     match joined_difference(cut, sessions, rows) {
         Ok((output, max_rel)) if max_rel > BATCH_TOLERANCE => {
             BatchVerdict::Refuted { output, max_rel }
@@ -143,22 +166,13 @@ fn probe(cut: &Cut, sessions: &mut [Session], rows: &[Values; 2]) -> BatchVerdic
 fn joined_difference(
     cut: &Cut,
     sessions: &mut [Session],
-    rows: &[Values; 2],
+    rows: &[Row; 2],
 ) -> Result<(String, f64), String> {
-    let mut apart = Vec::new();
-    let mut crossing: Vec<Values> = Vec::new();
-    for row in rows {
-        let mut values = row.clone();
-        run(&mut sessions[..cut.stage], &mut values).map_err(|error| error.to_string())?;
-        crossing.push(values.clone());
-        run(&mut sessions[cut.stage..], &mut values).map_err(|error| error.to_string())?;
-        apart.push(values);
-    }
-    // What does not cross (state that stays in the service) is the same for both rows.
-    let mut together = crossing[0].clone();
+    // What does not cross (state that stays in the service) is the first row's for both.
+    let mut together = rows[0].inputs.clone();
     for value in &cut.crossing {
         let name = &value.spec.name;
-        let parts: Vec<&Tensor> = crossing.iter().filter_map(|row| row.get(name)).collect();
+        let parts: Vec<&Tensor> = rows.iter().filter_map(|row| row.values.get(name)).collect();
         let axis = value.batch_axis.unwrap_or_default();
         let joined = concat_rows(&parts, axis).map_err(|error| error.to_string())?;
         together.insert(name.clone(), joined);
@@ -170,17 +184,19 @@ fn joined_difference(
         let absent = || format!("the tail made no `{name}`");
         let joined = together.get(name).ok_or_else(absent)?;
         let axis = reply.batch_axis.unwrap_or_default();
-        let sizes: Vec<usize> = apart
+        let sizes: Vec<usize> = rows
             .iter()
             .map(|row| {
-                row.get(name)
+                row.values
+                    .get(name)
                     .and_then(|tensor| tensor.shape().get(axis).copied())
             })
             .collect::<Option<_>>()
             .ok_or_else(absent)?;
         let parts = split_rows(joined, axis, &sizes).map_err(|error| error.to_string())?;
-        for (row, part) in apart.iter().zip(parts) {
-            let Difference { max_rel, .. } = compare(row.get(name).ok_or_else(absent)?, &part);
+        for (row, part) in rows.iter().zip(parts) {
+            let alone = row.values.get(name).ok_or_else(absent)?;
+            let Difference { max_rel, .. } = compare(alone, &part);
             if max_rel >= worst.1 {
                 worst = (name.clone(), max_rel);
             }

@@ -11,6 +11,7 @@ mod contract;
 mod cut;
 mod model;
 mod probe;
+mod reference;
 mod source;
 mod split;
 mod verify;

@@ -69,10 +69,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// `SEAMLINE_LOG` says what is logged; by default warnings, without those of ONNX Runtime.
+/// `SEAMLINE_LOG` says what is logged; by default warnings, and nothing of ONNX Runtime,
+/// whose errors stand in the program's own.
 fn start_logging() {
-    let filter = EnvFilter::try_from_env("SEAMLINE_LOG")
-        .unwrap_or_else(|_| EnvFilter::new("warn,ort=error"));
+    let filter =
+        EnvFilter::try_from_env("SEAMLINE_LOG").unwrap_or_else(|_| EnvFilter::new("warn,ort=off"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())

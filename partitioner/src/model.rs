@@ -4,9 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use seamline_graph::infer::{
-    InputDomain, Types, batch_symbol, domains, flops, infer, input_symbol, is_unnamed,
-};
+use seamline_graph::infer::{InputDomain, Types, batch_symbol, domains, flops, infer};
 use seamline_graph::preprocess::{ImagePreprocess, PreprocessError};
 use seamline_graph::{Graph, NodeId, ReadError, ValueId};
 use seamline_ort::{
@@ -16,6 +14,7 @@ use seamline_plan::{Bindings, DType, Dim, Fingerprint, Tensor, TensorError};
 use thiserror::Error;
 
 use crate::probe::{ProbeInput, Prober};
+use crate::reference::reference_bindings;
 
 /// A model that cannot be opened or measured.
 #[derive(Debug, Error)]
@@ -59,8 +58,8 @@ pub enum ModelError {
     Session(#[from] SessionError),
     /// A run of the whole model failed.
     #[error(
-        "the whole model does not run: {error}; sizes that no file sets were {}: split with others \
-         by --shape NAME=N",
+        "the model does not run: {error}; where inputs were random, sizes were {}: split with \
+         others by --shape NAME=N",
         format_bindings(reference)
     )]
     Run {
@@ -367,59 +366,5 @@ fn facts_of(symbolic: &Types, concrete: &Types, id: ValueId) -> ValueFacts {
         dtype: symbolic.dtype(id).or_else(|| concrete.dtype(id)),
         symbolic: symbolic.shape(id).map(<[Dim]>::to_vec).or_else(rank),
         reference: concrete.fixed_shape(id),
-    }
-}
-
-/// A size for every symbol of the inputs: what the user gave, or one that is usual at its place.
-fn reference_bindings(
-    graph: &Graph,
-    batch: Option<&str>,
-    shapes: &Bindings,
-) -> Result<Bindings, ModelError> {
-    let mut reference = Bindings::new();
-    for &id in &graph.inputs {
-        let value = graph.value(id);
-        let dims = value.shape.as_deref().unwrap_or_default();
-        for (axis, dim) in dims.iter().enumerate() {
-            let symbol = match dim {
-                Dim::Sym(symbol) if !is_unnamed(symbol) => symbol.clone(),
-                Dim::Sym(_) | Dim::Unknown => input_symbol(&value.name, axis),
-                Dim::Fixed(_) => continue,
-            };
-            let usual = usual_size(value.dtype, dims.len(), axis);
-            let size = if batch == Some(symbol.as_str()) {
-                1
-            } else {
-                usual
-            };
-            reference.entry(symbol).or_insert(size);
-        }
-    }
-    for (symbol, &size) in shapes {
-        match reference.get_mut(symbol) {
-            Some(slot) => *slot = size,
-            None => {
-                return Err(ModelError::UnknownSymbol {
-                    symbol: symbol.clone(),
-                    size,
-                    known: reference.into_keys().collect(),
-                });
-            }
-        }
-    }
-    Ok(reference)
-}
-
-/// A size that occurs in practice: pictures of 224 × 224, 32 tokens, one row.
-fn usual_size(dtype: Option<DType>, rank: usize, axis: usize) -> u64 {
-    const PICTURE: u64 = 224;
-    const LENGTH: u64 = 32;
-    let channels_last = dtype == Some(DType::U8);
-    match (rank, axis) {
-        (_, 0) => 1,
-        (4, 1 | 2) if channels_last => PICTURE,
-        (4, 2 | 3) if !channels_last => PICTURE,
-        (4, _) => 3,
-        _ => LENGTH,
     }
 }

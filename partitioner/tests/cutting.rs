@@ -1,5 +1,7 @@
 //! `split` and `verify` through ONNX Runtime, and what they say where something is missing.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
 mod common;
 
 use common::{Place, Ran};
@@ -252,4 +254,26 @@ fn without_runtime_pip_and_npm_it_says_what_to_install() {
         "{}",
         ran.stdout
     );
+}
+
+#[test]
+fn sizes_at_which_the_model_does_not_run_are_named() {
+    let place = Place::new();
+    let mut builder = seamline_graph::builder::GraphBuilder::new("narrow", 15);
+    builder
+        .input("x", seamline_plan::DType::F32, &["N".into(), "W".into()])
+        .output("y", seamline_plan::DType::F32, &["N".into(), 7.into()])
+        .weight_f32("w", &[5, 7], &[0.5; 35])
+        .node("Relu", &["x"], &["a"])
+        .node("MatMul", &["a", "w"], &["y"]);
+    let path = place.path("narrow.onnx");
+    builder
+        .build()
+        .unwrap()
+        .write(&path, &seamline_graph::WriteOptions::default())
+        .unwrap();
+    let split = ["split", "narrow.onnx", "--at", "a", "-o", "n.seam"];
+    place.refused(&split, &["does not run", "W=32", "--shape NAME=N"]);
+    assert!(!place.path("n.seam").exists());
+    place.json(0, &[&split[..], &["--shape", "W=5"]].concat());
 }

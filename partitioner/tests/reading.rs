@@ -1,5 +1,7 @@
 //! Commands that only read models: no ONNX Runtime, no network.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
 mod common;
 
 use common::Place;

@@ -64,6 +64,11 @@ pub(crate) struct ModelArguments {
 impl ModelArguments {
     /// Reads the model; the source says how to read it again from any folder.
     pub(crate) fn open(&self) -> anyhow::Result<(Model, Source)> {
+        anyhow::ensure!(
+            !self.model.is_dir(),
+            "{} is a folder; expected an ONNX file",
+            self.model.display()
+        );
         let shapes: Bindings = self.shapes.iter().cloned().collect();
         let image = match &self.image {
             Some(spec) => Some(spec.resolve(&self.model)?),

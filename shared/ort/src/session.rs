@@ -316,7 +316,7 @@ impl Session {
         let outputs = self
             .inner
             .run(SessionInputs::<0>::ValueSlice(&values))
-            .map_err(|error| RunError::Runtime(error.to_string()))?;
+            .map_err(|error| RunError::Runtime(error.to_string().trim().to_owned()))?;
         let mut tensors = Vec::with_capacity(self.outputs.len());
         for (index, spec) in self.outputs.iter().enumerate() {
             let tensor =
