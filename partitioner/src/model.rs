@@ -124,8 +124,10 @@ impl ValueFacts {
 
 /// A model, ready to be inspected and cut.
 pub struct Model {
-    /// The graph, its preprocessing included.
+    /// The graph, its preprocessing included, and what is the same in every run made constant.
     pub graph: Graph,
+    /// The graph as read, its preprocessing included: what the halves are compared with.
+    pub whole: Graph,
     /// The file's stem.
     pub name: String,
     /// BLAKE3 of the file.
@@ -172,11 +174,12 @@ impl Model {
     /// # Errors
     /// [`ModelError::UnknownSymbol`].
     pub fn new(
-        graph: Graph,
+        whole: Graph,
         name: String,
         hash: Fingerprint,
         shapes: &Bindings,
     ) -> Result<Model, ModelError> {
+        let graph = whole.with_known_values()?;
         let batch = batch_symbol(&graph);
         let reference = reference_bindings(&graph, batch.as_deref(), shapes)?;
         let symbolic = infer(&graph, &Bindings::new());
@@ -190,6 +193,7 @@ impl Model {
             domains: domains(&graph, &symbolic),
             batch_symbol: batch,
             graph,
+            whole,
             name,
             hash,
             reference,
@@ -302,7 +306,7 @@ impl Model {
         names: &[String],
         inputs: &BTreeMap<String, Tensor>,
     ) -> Result<Vec<Tensor>, ModelError> {
-        let bytes = self.graph.encode_with_outputs(names);
+        let bytes = self.whole.encode_with_outputs(names);
         let mut session = self.session_of(runtime, &bytes, Optimization::Off)?;
         self.run(&mut session, inputs)
     }
@@ -320,7 +324,7 @@ impl Model {
         let names: Vec<String> = outputs
             .map(|&id| self.graph.value(id).name.clone())
             .collect();
-        let bytes = self.graph.encode_with_outputs(&names);
+        let bytes = self.whole.encode_with_outputs(&names);
         self.session_of(runtime, &bytes, optimization)
     }
 
@@ -330,7 +334,7 @@ impl Model {
         bytes: &[u8],
         optimization: Optimization,
     ) -> Result<Session, ModelError> {
-        let folder = self.graph.source.as_ref().and_then(|path| path.parent());
+        let folder = self.whole.source.as_ref().and_then(|path| path.parent());
         let options = SessionOptions {
             optimization,
             ..SessionOptions::default()

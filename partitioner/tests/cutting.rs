@@ -151,9 +151,11 @@ fn a_picture_enters_where_preprocessing_is_in_front() {
         "size=16x16",
     ];
     place.json(0, &split);
-    image::RgbImage::from_fn(40, 30, |x, y| image::Rgb([x as u8, y as u8, 7]))
-        .save(place.path("photo.png"))
-        .unwrap();
+    image::RgbImage::from_fn(40, 30, |x, _| {
+        image::Rgb([if x < 20 { 0 } else { 200 }, 90, 7])
+    })
+    .save(place.path("photo.png"))
+    .unwrap();
     let verified = place.json(
         0,
         &["verify", "c.seam", "--level", "off", "--input", "photo.png"],

@@ -14,11 +14,11 @@ pub(crate) mod zoo;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use seamline_assets::Store;
-use seamline_ort::{Runtime, RuntimeOptions, locate};
+use seamline_ort::{LibrarySource, Runtime, RuntimeOptions, locate};
 use seamline_partitioner::{Model, Source, format_bindings};
 use seamline_plan::{Bindings, error_text};
 
@@ -39,7 +39,14 @@ impl Machine {
     pub(crate) fn runtime(&self) -> anyhow::Result<Runtime> {
         let progress = spinner("ONNX Runtime");
         let library = locate(self.library.as_deref(), &self.store)?;
-        let runtime = Runtime::load(&RuntimeOptions::new(library))?;
+        let is_own = library.source == LibrarySource::Environment;
+        let runtime = Runtime::load(&RuntimeOptions::new(library)).map_err(|error| {
+            if is_own {
+                anyhow!("{error}; unset ORT_DYLIB_PATH to have one fetched, or correct it")
+            } else {
+                error.into()
+            }
+        })?;
         progress.finish_and_clear();
         Ok(runtime)
     }

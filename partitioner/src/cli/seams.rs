@@ -116,7 +116,7 @@ fn print(model: &Model, seams: &[Seam], learnt: usize) {
     }
     println!("depth: share of floating-point operations before the seam");
     println!(
-        "\nnext: seamline split MODEL --at SEAM -o {}.seam",
+        "\nnext: seamline split MODEL --at SEAM -o {}.seam, with the options of this command (ids belong to them)",
         model.name
     );
 }
