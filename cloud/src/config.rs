@@ -20,8 +20,7 @@ pub use sections::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServeConfig {
-    /// Address that devices connect to: UDP for QUIC, and TCP on the same port where the fallback
-    /// is on.
+    /// UDP address that devices connect to.
     ///
     /// Default `0.0.0.0:7443`. Change it to listen on one interface, on IPv6 (`[::]:7443`), or on
     /// another port; port 0 takes any free one.

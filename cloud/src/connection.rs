@@ -71,11 +71,11 @@ impl From<Shed> for Refused {
 /// Checks and admits a request by its header, before its payload costs memory, and sees to the
 /// rest in a task of its own.
 fn accept(shared: &Arc<Shared>, connection: u64, request: PendingRequest) {
-    let bytes = request
-        .header
-        .tensors
-        .iter()
-        .fold(0u64, |sum, tensor| sum.saturating_add(tensor.bytes));
+    let bytes = request.header.tensors.iter().fold(0u64, |sum, tensor| {
+        // Both are held at once; few bytes can stand for a large tensor.
+        let decoded = tensor.decoded_bytes().unwrap_or(u64::MAX);
+        sum.saturating_add(tensor.bytes).saturating_add(decoded)
+    });
     let admitted = check(shared, &request.header).and_then(|checked| {
         let permit = shared
             .admission

@@ -10,6 +10,7 @@ use seamline_wire::{ErrorCode, RequestHeader, TensorHeader};
 #[derive(Debug)]
 pub struct Contract {
     bundle: Bundle,
+    max_over_reference: u32,
 }
 
 /// A request that does not fit its contract. The message goes to the client.
@@ -78,8 +79,14 @@ pub struct CheckedValue {
 
 impl Contract {
     /// The contract of a bundle whose service half was verified.
-    pub fn new(bundle: Bundle) -> Contract {
-        Contract { bundle }
+    ///
+    /// A row of a value may have up to `max_over_reference` times the elements that it had when
+    /// the bundle was made, where its dimensions are free.
+    pub fn new(bundle: Bundle, max_over_reference: u32) -> Contract {
+        Contract {
+            bundle,
+            max_over_reference,
+        }
     }
 
     /// The bundle.
@@ -118,7 +125,9 @@ impl Contract {
         let mut bindings = Bindings::new();
         let mut values = Vec::with_capacity(cut.crossing.len());
         for (tensor, crossing) in header.tensors.iter().zip(&cut.crossing) {
-            values.push(check_value(tensor, crossing, &mut bindings)?);
+            let value = check_value(tensor, crossing, &mut bindings)?;
+            check_size(&value, crossing, self.max_over_reference)?;
+            values.push(value);
         }
         // A step of a session runs on its own state, and so alone.
         let batchable = cut.is_batchable() && header.session.is_none();
@@ -214,6 +223,29 @@ fn check_value(
     Ok(CheckedValue {
         codec: codec.clone(),
         shape,
+    })
+}
+
+/// What a tail needs grows with its input, often many times over: free dimensions are bounded by
+/// what the bundle was made with. Rows are bounded by the batcher.
+fn check_size(value: &CheckedValue, crossing: &Crossing, most: u32) -> Result<(), Refusal> {
+    let row = |dims: &mut dyn Iterator<Item = u64>| {
+        let counted = dims
+            .enumerate()
+            .filter(|(axis, _)| Some(*axis) != crossing.batch_axis);
+        counted.fold(1u64, |count, (_, dim)| count.saturating_mul(dim))
+    };
+    let got = row(&mut value.shape.iter().map(|&dim| dim as u64));
+    let reference = row(&mut crossing.reference.iter().copied()).max(1);
+    if got <= reference.saturating_mul(most.into()) {
+        return Ok(());
+    }
+    Err(Refusal {
+        code: ErrorCode::LimitExceeded,
+        message: format!(
+            "`{}` has {got} elements a row; the service takes at most {most} times the {reference} that the bundle was made with",
+            crossing.spec.name
+        ),
     })
 }
 

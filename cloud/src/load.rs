@@ -71,7 +71,7 @@ pub enum LoadError {
 /// # Errors
 /// [`LoadError`], which names the bundle: a service never starts with only part of what it was
 /// told to serve.
-pub fn open_bundles(folder: &Path) -> Result<Vec<Contract>, LoadError> {
+pub fn open_bundles(folder: &Path, max_over_reference: u32) -> Result<Vec<Contract>, LoadError> {
     let mut contracts: Vec<Contract> = Vec::new();
     for path in bundle_folders(folder)? {
         let bundle = Bundle::open(&path, Side::Cloud).map_err(|error| LoadError::Bundle {
@@ -86,7 +86,7 @@ pub fn open_bundles(folder: &Path) -> Result<Vec<Contract>, LoadError> {
                 second: path,
             });
         }
-        contracts.push(Contract::new(bundle));
+        contracts.push(Contract::new(bundle, max_over_reference));
     }
     if contracts.is_empty() {
         return Err(LoadError::Empty {
@@ -238,12 +238,12 @@ mod tests {
     #[test]
     fn a_folder_without_bundles_says_how_to_make_one() {
         let folder = tempfile::tempdir().unwrap();
-        let error = open_bundles(folder.path()).unwrap_err().to_string();
+        let error = open_bundles(folder.path(), 64).unwrap_err().to_string();
         assert!(
             error.contains("holds no bundle") && error.contains("seamline split"),
             "{error}"
         );
-        let error = open_bundles(&folder.path().join("absent"))
+        let error = open_bundles(&folder.path().join("absent"), 64)
             .unwrap_err()
             .to_string();
         assert!(error.contains("cannot read the bundles folder"), "{error}");
@@ -253,7 +253,7 @@ mod tests {
     fn a_half_written_bundle_stops_the_start() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("half.seam")).unwrap();
-        let error = open_bundles(folder.path()).unwrap_err().to_string();
+        let error = open_bundles(folder.path(), 64).unwrap_err().to_string();
         assert!(
             error.contains("half.seam") && error.contains("manifest.json"),
             "{error}"

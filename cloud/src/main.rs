@@ -33,6 +33,10 @@ enum Command {
 fn main() -> ExitCode {
     // clap ends the process with 2 on bad usage.
     let Arguments { json, command } = Arguments::parse();
+    if !matches!(command, Command::Serve(_)) {
+        // A reader that has seen enough (`| head`) ends the program quietly; a service goes on.
+        sigpipe::reset();
+    }
     let result = match command {
         Command::Serve(serve) => serve.run(json),
         Command::Identity(identity) => identity.run(json),

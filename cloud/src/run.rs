@@ -67,6 +67,9 @@ pub fn run_batch(
     let started = Instant::now();
     // Each turn either decodes all that is left or takes one request out.
     let values = loop {
+        if live.is_empty() {
+            break Values::new();
+        }
         let rows: Vec<&Input<'_>> = live.iter().map(|&index| &inputs[index]).collect();
         match decode(cut, &rows) {
             Ok(values) => break values,

@@ -84,6 +84,7 @@ impl Shared {
             handle.drain();
         }
         connections.push((id, handle));
+        self.sessions.begin_connection(id);
         self.metrics.connections.inc();
         id
     }
@@ -266,7 +267,10 @@ fn load_shared(
     health: &Health,
     metrics: &Arc<Metrics>,
 ) -> Result<Arc<Shared>, StartError> {
-    let contracts = Arc::new(load::open_bundles(&config.bundles)?);
+    let contracts = Arc::new(load::open_bundles(
+        &config.bundles,
+        config.limits.max_over_reference,
+    )?);
     let limits = config.batching.limits();
     let buckets = load::buckets(&limits);
     let mut tails = Vec::new();

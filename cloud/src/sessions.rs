@@ -1,6 +1,6 @@
 //! State slots of recurrent nets: one a session, owned by the connection that began it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -25,8 +25,17 @@ pub struct Slot {
 /// All sessions of the service.
 #[derive(Debug)]
 pub struct Sessions {
-    slots: Mutex<HashMap<(u64, u64), SharedSlot>>,
+    table: Mutex<Table>,
     max_sessions: usize,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    /// By connection and the session's id, which is local to it.
+    slots: HashMap<(u64, u64), SharedSlot>,
+    /// Connections that are there: a request that outlives its connection gets no slot, which
+    /// nobody would free.
+    connections: HashSet<u64>,
 }
 
 /// A step's right to its session's state. Steps of one session come one after the other.
@@ -40,14 +49,14 @@ impl Sessions {
     /// A table of at most `max_sessions`.
     pub fn new(max_sessions: usize) -> Sessions {
         Sessions {
-            slots: Mutex::default(),
+            table: Mutex::default(),
             max_sessions,
         }
     }
 
     /// Sessions that hold a slot.
     pub fn len(&self) -> usize {
-        self.slots.lock().len()
+        self.table.lock().slots.len()
     }
 
     /// Whether no session holds a slot.
@@ -68,11 +77,15 @@ impl Sessions {
         contract: usize,
         cut: usize,
     ) -> Result<Step, Refusal> {
-        let mut slots = self.slots.lock();
+        let mut table = self.table.lock();
         let refuse = |message: String| Refusal {
             code: ErrorCode::UnknownSession,
             message,
         };
+        if !table.connections.contains(&connection) {
+            return Err(refuse("the connection of this session has ended".into()));
+        }
+        let slots = &mut table.slots;
         let key = (connection, session);
         if step == 0 {
             if !slots.contains_key(&key) && slots.len() >= self.max_sessions {
@@ -119,11 +132,16 @@ impl Sessions {
         })
     }
 
-    /// Frees every session of `connection`.
+    /// Lets `connection` open sessions.
+    pub fn begin_connection(&self, connection: u64) {
+        self.table.lock().connections.insert(connection);
+    }
+
+    /// Frees every session of `connection`; it can open no more.
     pub fn end_connection(&self, connection: u64) {
-        self.slots
-            .lock()
-            .retain(|(owner, _), _| *owner != connection);
+        let mut table = self.table.lock();
+        table.connections.remove(&connection);
+        table.slots.retain(|(owner, _), _| *owner != connection);
     }
 }
 
@@ -152,13 +170,20 @@ impl Step {
 mod tests {
     use super::*;
 
+    fn sessions(max_sessions: usize) -> Sessions {
+        let sessions = Sessions::new(max_sessions);
+        sessions.begin_connection(1);
+        sessions.begin_connection(2);
+        sessions
+    }
+
     fn run(step: &Step) -> Option<Result<(), ()>> {
         step.run(|_| Ok(()))
     }
 
     #[test]
     fn steps_run_once_each_and_in_order() {
-        let sessions = Sessions::new(4);
+        let sessions = sessions(4);
         let first = sessions.step(1, 7, 0, 0, 0).unwrap();
         let twin = sessions.step(1, 8, 0, 0, 0).unwrap();
         assert_eq!(run(&first), Some(Ok(())));
@@ -182,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_failed_step_can_be_tried_again() {
-        let sessions = Sessions::new(4);
+        let sessions = sessions(4);
         let step = sessions.step(1, 7, 0, 0, 0).unwrap();
         assert_eq!(step.run(|_| Err::<(), ()>(())), Some(Err(())));
         assert_eq!(run(&step), Some(Ok(())));
@@ -190,7 +215,7 @@ mod tests {
 
     #[test]
     fn slots_are_bounded_and_go_with_their_connection() {
-        let sessions = Sessions::new(2);
+        let sessions = sessions(2);
         sessions.step(1, 1, 0, 0, 0).unwrap();
         sessions.step(2, 1, 0, 0, 0).unwrap();
         assert_eq!(
@@ -199,6 +224,15 @@ mod tests {
         );
         sessions.end_connection(1);
         assert_eq!(sessions.len(), 1);
-        assert!(sessions.step(1, 2, 0, 0, 0).is_ok());
+        assert!(sessions.step(2, 2, 0, 0, 0).is_ok());
+    }
+
+    #[test]
+    fn a_request_that_outlives_its_connection_leaves_no_slot() {
+        let sessions = sessions(2);
+        sessions.end_connection(1);
+        let late = sessions.step(1, 1, 0, 0, 0).unwrap_err();
+        assert_eq!(late.code, ErrorCode::UnknownSession);
+        assert!(sessions.is_empty());
     }
 }

@@ -29,6 +29,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // A reader that has seen enough (`| head`) ends the program quietly.
+    sigpipe::reset();
     // clap ends the process with 2 on bad usage.
     let Arguments { json, command } = Arguments::parse();
     cli::start_logging();

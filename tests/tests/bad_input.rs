@@ -1,5 +1,11 @@
 //! What is wrong is said by name, costs only itself, and never gets further than it must.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "rows, seeds and payloads of tests are small"
+)]
+
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};

@@ -1,5 +1,7 @@
 //! The dependency graph holds to deny.toml's wrappers and to the arrows between our own crates.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
@@ -26,7 +28,11 @@ fn metadata() -> Value {
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -39,22 +45,46 @@ struct Graph {
 impl Graph {
     fn read() -> Graph {
         let metadata = metadata();
-        let names = metadata["packages"].as_array().unwrap().iter().map(|package| {
-            (package["id"].as_str().unwrap().into(), package["name"].as_str().unwrap().into())
-        });
-        let edges = metadata["resolve"]["nodes"].as_array().unwrap().iter().map(|node| {
-            let normal = |dep: &&Value| {
-                dep["dep_kinds"].as_array().unwrap().iter().any(|kind| kind["kind"].is_null())
-            };
-            let deps = node["deps"].as_array().unwrap().iter().filter(normal);
-            let deps = deps.map(|dep| dep["pkg"].as_str().unwrap().to_owned()).collect();
-            (node["id"].as_str().unwrap().to_owned(), deps)
-        });
-        Graph { names: names.collect(), edges: edges.collect() }
+        let names = metadata["packages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|package| {
+                (
+                    package["id"].as_str().unwrap().into(),
+                    package["name"].as_str().unwrap().into(),
+                )
+            });
+        let edges = metadata["resolve"]["nodes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|node| {
+                let normal = |dep: &&Value| {
+                    dep["dep_kinds"]
+                        .as_array()
+                        .unwrap()
+                        .iter()
+                        .any(|kind| kind["kind"].is_null())
+                };
+                let deps = node["deps"].as_array().unwrap().iter().filter(normal);
+                let deps = deps
+                    .map(|dep| dep["pkg"].as_str().unwrap().to_owned())
+                    .collect();
+                (node["id"].as_str().unwrap().to_owned(), deps)
+            });
+        Graph {
+            names: names.collect(),
+            edges: edges.collect(),
+        }
     }
 
     fn id(&self, name: &str) -> &String {
-        self.names.iter().find(|(_, found)| *found == name).map(|(id, _)| id).unwrap()
+        self.names
+            .iter()
+            .find(|(_, found)| *found == name)
+            .map(|(id, _)| id)
+            .unwrap()
     }
 
     fn reachable(&self, name: &str) -> BTreeSet<&str> {
@@ -74,9 +104,14 @@ fn our_crates_depend_only_along_the_arrows() {
     let graph = Graph::read();
     for (name, allowed) in ARROWS {
         let id = graph.id(&format!("seamline-{name}"));
-        let ours = graph.edges[id].iter().filter_map(|id| graph.names[id].strip_prefix("seamline-"));
+        let ours = graph.edges[id]
+            .iter()
+            .filter_map(|id| graph.names[id].strip_prefix("seamline-"));
         for dependency in ours {
-            assert!(allowed.contains(&dependency), "seamline-{name} may not use {dependency}");
+            assert!(
+                allowed.contains(&dependency),
+                "seamline-{name} may not use {dependency}"
+            );
         }
     }
 }
@@ -90,27 +125,43 @@ fn restricted_crates_are_used_only_by_their_wrappers() {
     for rule in rules["bans"]["deny"].as_array().unwrap() {
         let name = rule["crate"].as_str().unwrap();
         let wrappers: Vec<&str> = match rule.get("wrappers") {
-            Some(wrappers) => {
-                wrappers.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect()
-            }
+            Some(wrappers) => wrappers
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|name| name.as_str().unwrap())
+                .collect(),
             None => Vec::new(),
         };
         for (id, deps) in &graph.edges {
             if deps.iter().any(|dep| graph.names[dep] == name) {
                 let user = &graph.names[id];
-                assert!(wrappers.contains(&user.as_str()), "{user} may not use {name}: {rule}");
+                assert!(
+                    wrappers.contains(&user.as_str()),
+                    "{user} may not use {name}: {rule}"
+                );
                 checked += 1;
             }
         }
     }
-    assert!(checked > 0, "no rule met the graph: the names must have changed");
+    assert!(
+        checked > 0,
+        "no rule met the graph: the names must have changed"
+    );
 }
 
 #[test]
 fn a_device_binary_carries_no_protobuf_and_no_compiler() {
     let graph = Graph::read();
     let device = graph.reachable("seamline-edge");
-    for absent in ["prost", "seamline-graph", "seamline-cloud", "axum", "cudarc", "wasmtime"] {
+    for absent in [
+        "prost",
+        "seamline-graph",
+        "seamline-cloud",
+        "axum",
+        "cudarc",
+        "wasmtime",
+    ] {
         assert!(!device.contains(absent), "seamline-edge reaches {absent}");
     }
     let service = graph.reachable("seamline-cloud");

@@ -1,5 +1,11 @@
 //! The whole path over loopback: real models, real identities, real QUIC.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "rows, seeds and payloads of tests are small"
+)]
+
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::task::Poll;

@@ -2,6 +2,8 @@
 //!
 //! One test a model and kind, so that they run side by side. Each prints what it covered.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -256,7 +258,7 @@ fn rows_join(name: &str) -> bool {
     let cloud = Bundle::open(&report.path, Side::Cloud).unwrap();
     let mut head = StageChain::load(&runtime(), &edge, &options).unwrap();
     let mut tail = OrtTail::load(&runtime(), &cloud, &options).unwrap();
-    let contract = Contract::new(cloud);
+    let contract = Contract::new(cloud, 64);
     let mut encode = |seed: u64| {
         let mut values = draw(&model, seed);
         head.run(0..cut.stage, &mut values).unwrap();

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use seamline_cloud::config::LimitsConfig;
 use seamline_cloud::{Contract, load};
 use seamline_ort::{ModelSource, Placement, Runtime, SessionOptions, placement, profile};
 use seamline_plan::{Cut, Tensor};
@@ -17,7 +18,8 @@ pub(crate) struct Check {
 
 impl Check {
     pub(crate) fn run(self, json: bool) -> anyhow::Result<ExitCode> {
-        let contracts = load::open_bundles(&self.bundles)?;
+        let contracts =
+            load::open_bundles(&self.bundles, LimitsConfig::default().max_over_reference)?;
         let runtime = super::load_runtime(0)?;
         load::load_tails(&runtime, &contracts, &SessionOptions::default())?;
         let placements: Vec<Vec<StagePlacement>> = contracts

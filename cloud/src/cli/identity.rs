@@ -28,7 +28,7 @@ enum Command {
         #[arg(long = "device", value_name = "NAME", default_values_t = [String::from("device")])]
         devices: Vec<String>,
         /// Validity of certificates, in days.
-        #[arg(long, value_name = "DAYS", default_value_t = create::CERTIFICATE_DAYS)]
+        #[arg(long, value_name = "DAYS", default_value_t = create::CERTIFICATE_DAYS, value_parser = clap::value_parser!(u32).range(1..=36_500))]
         days: u32,
     },
     /// Make a certificate for one more device.
@@ -38,7 +38,7 @@ enum Command {
         /// The device's name.
         name: String,
         /// Validity, in days.
-        #[arg(long, value_name = "DAYS", default_value_t = create::CERTIFICATE_DAYS)]
+        #[arg(long, value_name = "DAYS", default_value_t = create::CERTIFICATE_DAYS, value_parser = clap::value_parser!(u32).range(1..=36_500))]
         days: u32,
     },
     /// Make a token for a device that cannot keep a key.
@@ -80,7 +80,7 @@ impl Identity {
         } else {
             println!("made in {}: {}", dir.display(), made.join(", "));
             println!(
-                "a device needs ca.pem and its own two files, or its token; ca.key stays here"
+                "a device needs ca.pem and its own two files, or its token; the service ca.pem, server.*, admin.token; keep ca.key away from both"
             );
         }
         Ok(ExitCode::SUCCESS)

@@ -139,6 +139,12 @@ fn executors(config: &ServeConfig, checker: &mut Checker) {
 }
 
 fn limits(config: &ServeConfig, checker: &mut Checker) {
+    checker.within(
+        "limits.max_over_reference",
+        config.limits.max_over_reference,
+        1..=1_000_000,
+        "times",
+    );
     let limits = &config.limits;
     let request = limits.max_request_bytes;
     checker.within("limits.max_request_bytes", request, 1..=TIB, "bytes");

@@ -72,8 +72,8 @@ pub struct AdminConfig {
     /// File whose content, white space around it removed, is the bearer token that every admin
     /// request must carry: 16 to 1024 visible ASCII characters.
     ///
-    /// Default none, which leaves the admin plane open to all users of this machine and is refused
-    /// on any address but loopback.
+    /// Default none: `admin.token` in the identity folder, which `seamline-cloud identity new`
+    /// makes. The service does not start without a token unless the admin plane is off.
     pub token_file: Option<PathBuf>,
     /// Whether `/healthz` and `/readyz` are answered without the token.
     ///
@@ -204,6 +204,12 @@ pub struct LimitsConfig {
     /// Default 1 073 741 824 (1 GiB); at least `max_request_bytes`, at most 1 TiB. Set it to what
     /// the machine has left beside weights and intermediate values.
     pub max_held_bytes: u64,
+    /// Elements of a row of a value, where its dimensions are free, as a multiple of what they were
+    /// when the bundle was made.
+    ///
+    /// Default 64; bounds 1 to 1 000 000. A tail's intermediate values grow with it: at 64 a text
+    /// line may be 64 times as long as the one that the model was split with.
+    pub max_over_reference: u32,
     /// Requests between admission and answer.
     ///
     /// Default 2048; bounds 1 to 1 000 000. Must leave room for the queue and the running batches;
@@ -230,6 +236,7 @@ impl Default for LimitsConfig {
         LimitsConfig {
             max_request_bytes: 64 << 20,
             max_held_bytes: 1 << 30,
+            max_over_reference: 64,
             max_in_flight: 2048,
             max_in_flight_per_connection: 64,
             max_connections: 4096,

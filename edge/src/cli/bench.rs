@@ -15,7 +15,7 @@ pub(crate) struct Bench {
     #[command(flatten)]
     connection: Connection,
     /// An input, as for `run`; several are used in turn.
-    #[arg(long = "input", value_name = "[NAME=]FILE", required = true, num_args = 1..)]
+    #[arg(long = "input", value_name = "[NAME=]FILE", required = true)]
     inputs: Vec<String>,
     /// Requests that are measured, all clients together.
     #[arg(long, value_name = "N", default_value_t = 200)]

@@ -42,17 +42,17 @@ pub(crate) struct Connection {
     #[arg(long = "provider", value_name = "NAME", value_delimiter = ',')]
     providers: Vec<Provider>,
     /// Longest time to wait for an answer, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 10_000)]
+    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     deadline_ms: u64,
     /// Threads for the head; one a core without it.
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
 }
 
 impl Connection {
     pub(crate) async fn client(&self) -> anyhow::Result<Client> {
         let mut builder = Client::builder(&self.bundle)
-            .runtime(load_runtime(self.threads)?)
+            .runtime(load_runtime(self.threads.map(usize::from))?)
             .deadline(Duration::from_millis(self.deadline_ms));
         if let Some(cloud) = &self.cloud {
             builder = builder

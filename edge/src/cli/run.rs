@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use ndarray_npy::WriteNpyExt;
-use seamline_edge::{Answer, Timings};
+use seamline_edge::{Answer, Client, Timings};
 use seamline_plan::{DType, Tensor, format_shape};
 
 use super::{Connection, read_requests};
@@ -17,8 +17,8 @@ pub(crate) struct Run {
     #[command(flatten)]
     connection: Connection,
     /// An input: .npy, .png, .jpg or .json. For a model of several inputs NAME=FILE, once each;
-    /// for a model of one, several files are several requests.
-    #[arg(long = "input", value_name = "[NAME=]FILE", required = true, num_args = 1..)]
+    /// for a model of one, each file is a request (a recurrent net begins anew with each).
+    #[arg(long = "input", value_name = "[NAME=]FILE", required = true)]
     inputs: Vec<String>,
     /// Write each output as .npy into this folder.
     #[arg(long, value_name = "DIR")]
@@ -32,27 +32,31 @@ impl Run {
             .build()?;
         tokio.block_on(async {
             let client = self.connection.client().await?;
-            let mut documents = Vec::new();
-            for (index, (source, inputs)) in read_requests(client.manifest(), &self.inputs)?
-                .into_iter()
-                .enumerate()
-            {
-                let answer = client.infer(inputs).await?;
-                if let Some(folder) = &self.output {
-                    write_outputs(folder, index, &answer)?;
-                }
-                if json {
-                    documents.push(document(&source, &answer));
-                } else {
-                    print_answer(&source, &answer);
-                }
+            let result = self.ask(&client, json).await;
+            // Also after a failure: the service need not wait for a silent device.
+            client.close().await;
+            result
+        })
+    }
+
+    async fn ask(&self, client: &Client, json: bool) -> anyhow::Result<ExitCode> {
+        let requests = read_requests(client.manifest(), &self.inputs)?;
+        let mut documents = Vec::new();
+        for (index, (source, inputs)) in requests.into_iter().enumerate() {
+            let answer = client.infer(inputs).await?;
+            if let Some(folder) = &self.output {
+                write_outputs(folder, index, &answer)?;
             }
             if json {
-                println!("{}", serde_json::json!({ "answers": documents }));
+                documents.push(document(&source, &answer));
+            } else {
+                print_answer(&source, &answer);
             }
-            client.close().await;
-            Ok(ExitCode::SUCCESS)
-        })
+        }
+        if json {
+            println!("{}", serde_json::json!({ "answers": documents }));
+        }
+        Ok(ExitCode::SUCCESS)
     }
 }
 

@@ -1,5 +1,6 @@
 //! A session: one ONNX model, ready to run.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use ort::session::SessionInputs;
@@ -186,19 +187,25 @@ impl Runtime {
             problem,
         };
         let (mut builder, providers) = self.builder(options, &refused)?;
-        let inner = match source {
-            ModelSource::File(path) => builder.commit_from_file(path),
-            ModelSource::Bytes { bytes, folder } => {
-                const FOLDER: &str = "session.model_external_initializers_file_folder_path";
-                if let Some(folder) = folder {
-                    builder = builder
-                        .with_config_entry(FOLDER, folder.to_string_lossy())
-                        .map_err(|error| refused(error.to_string()))?;
-                }
-                builder.commit_from_memory(bytes)
-            }
+        if let ModelSource::Bytes {
+            folder: Some(folder),
+            ..
+        } = source
+        {
+            const FOLDER: &str = "session.model_external_initializers_file_folder_path";
+            builder = builder
+                .with_config_entry(FOLDER, folder.to_string_lossy())
+                .map_err(|error| refused(error.to_string()))?;
         }
-        .map_err(|error| refused(error.to_string()))?;
+        let commit = || match source {
+            ModelSource::File(path) => builder.commit_from_file(path),
+            ModelSource::Bytes { bytes, .. } => builder.commit_from_memory(bytes),
+        };
+        // `ort` panics where ONNX Runtime infers a negative dimension; the builder is not used
+        // again.
+        let inner = catch_unwind(AssertUnwindSafe(commit))
+            .map_err(|_| refused("it infers a dimension below zero".into()))?
+            .map_err(|error| refused(error.to_string()))?;
         let specs = |outlets: &[ort::value::Outlet]| -> Result<Vec<TensorSpec>, SessionError> {
             let spec = |outlet: &ort::value::Outlet| value::spec_of(outlet.name(), outlet.dtype());
             let specs: Result<Vec<TensorSpec>, String> = outlets.iter().map(spec).collect();

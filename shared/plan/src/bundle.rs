@@ -121,7 +121,7 @@ impl Bundle {
     /// [`BundleError`].
     pub fn read_manifest(root: &Path) -> Result<(Manifest, Fingerprint), BundleError> {
         let path = root.join(MANIFEST_FILE);
-        let json = match fs::read(&path) {
+        let json = match map_file(&path).map(|file| file.bytes().clone()) {
             Ok(json) => json,
             Err(error)
                 if matches!(

@@ -24,6 +24,13 @@ impl MappedFile {
 /// # Errors
 /// The operating system's, e.g. when the file does not exist.
 pub fn map_file(path: &Path) -> io::Result<MappedFile> {
+    // A pipe or a device would block, or never end.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a regular file",
+        ));
+    }
     let file = File::open(path)?;
     if file.metadata()?.len() == 0 {
         return Ok(MappedFile {

@@ -237,6 +237,13 @@ impl Manifest {
         if self.stages.is_empty() {
             return Err("`stages` is empty; a bundle has at least one".into());
         }
+        if self.outputs.is_empty() {
+            return Err("`outputs` is empty; a model has at least one".into());
+        }
+        check_name(&self.model.name)?;
+        for spec in self.inputs.iter().chain(&self.outputs) {
+            check_name(&spec.name)?;
+        }
         let paths: BTreeSet<&str> = self.files.iter().map(|file| file.path.as_str()).collect();
         if paths.len() != self.files.len() {
             return Err("`files` lists a path twice".into());
@@ -285,6 +292,53 @@ impl Manifest {
         Ok(())
     }
 
+    /// What crosses must be there before the cut and be all that the tail lacks; what comes back
+    /// must be made behind it.
+    fn validate_values(&self, cut: &Cut) -> Result<(), String> {
+        let (head, tail) = self.stages.split_at(cut.stage);
+        let inputs = self.inputs.iter().map(|spec| spec.name.as_str());
+        let made = |stages: &'_ [Stage]| -> BTreeSet<String> {
+            stages
+                .iter()
+                .flat_map(|stage| stage.outputs.iter().cloned())
+                .collect()
+        };
+        let mut before = made(head);
+        before.extend(inputs.map(str::to_owned));
+        let mut sent = BTreeSet::new();
+        for crossing in &cut.crossing {
+            let name = &crossing.spec.name;
+            if !before.contains(name) {
+                return Err(format!(
+                    "`{name}` crosses, and nothing before the cut makes it"
+                ));
+            }
+            if !sent.insert(name.clone()) {
+                return Err(format!("`{name}` crosses twice"));
+            }
+        }
+        let mut there = sent;
+        there.extend(self.states.iter().map(|state| state.input.clone()));
+        for stage in tail {
+            if let Some(name) = stage.inputs.iter().find(|name| !there.contains(*name)) {
+                return Err(format!("the tail reads `{name}`, which does not cross"));
+            }
+            there.extend(stage.outputs.iter().cloned());
+        }
+        let behind = made(tail);
+        if let Some(reply) = cut
+            .replies
+            .iter()
+            .find(|reply| !behind.contains(&reply.spec.name))
+        {
+            return Err(format!(
+                "`{}` comes back, and the tail does not make it",
+                reply.spec.name
+            ));
+        }
+        Ok(())
+    }
+
     fn validate_cut(&self, cut: &Cut) -> Result<(), String> {
         if cut.stage > self.stages.len() {
             return Err(format!("stage {} of {}", cut.stage, self.stages.len()));
@@ -292,6 +346,7 @@ impl Manifest {
         if !(0.0..=1.0).contains(&cut.depth) {
             return Err(format!("depth {} is not within 0 and 1", cut.depth));
         }
+        self.validate_values(cut)?;
         for crossing in &cut.crossing {
             let spec = &crossing.spec;
             if crossing.codecs.is_empty() {
@@ -309,6 +364,14 @@ impl Manifest {
         }
         Ok(())
     }
+}
+
+/// Refuses a name that could write to a terminal more than itself.
+fn check_name(name: &str) -> Result<(), String> {
+    if name.chars().any(char::is_control) {
+        return Err(format!("the name {name:?} has a control character"));
+    }
+    Ok(())
 }
 
 fn check_codec(codec: &CodecSpec, spec: &TensorSpec) -> Result<(), String> {
@@ -441,7 +504,7 @@ pub(crate) mod tests {
     #[test]
     fn inconsistencies_are_refused_by_name() {
         type Edit = fn(&mut Manifest);
-        let edits: [(&str, Edit); 8] = [
+        let edits: [(&str, Edit); 13] = [
             ("stages[0] names `gone`", |m| {
                 m.stages[0].cloud = Some("gone".into())
             }),
@@ -459,6 +522,13 @@ pub(crate) mod tests {
                 m.cuts[0].crossing[0].codecs = vec![CodecSpec::Packed];
             }),
             ("stage 5 of 1", |m| m.cuts[0].stage = 5),
+            ("nothing before the cut makes it", |m| {
+                m.cuts[0].crossing[0].spec.name = "z".into()
+            }),
+            ("the tail reads `x`", |m| m.cuts[0].crossing.clear()),
+            ("the tail does not make it", |m| m.stages[0].outputs.clear()),
+            ("`outputs` is empty", |m| m.outputs.clear()),
+            ("control character", |m| m.model.name = "a\u{1b}[2J".into()),
             ("`default_cut` names `s9`", |m| m.default_cut = "s9".into()),
         ];
         for (expected, edit) in edits {

@@ -51,7 +51,6 @@ impl Types {
 
     /// The elements of an integer tensor that is the same in every run, row-major.
     pub(crate) fn known_integers(&self, id: ValueId) -> Option<Vec<i64>> {
-        let known = self.fact(id)?.known.as_ref()?;
         self.fact(id)?.known.as_ref()?.ints()
     }
 

@@ -172,10 +172,15 @@ impl ClientEndpoint {
             .await
             .map_err(|error| ConnectError::lost(addr, &error))?;
         match hello(options, &quic, &mut send, &mut recv, deadline).await {
-            Ok((welcome, rest)) => {
-                ClientConnection::start(self.quic.clone(), quic, (send, recv), rest, welcome, options)
-                    .map_err(|error| protocol(addr, &error))
-            }
+            Ok((welcome, rest)) => ClientConnection::start(
+                self.quic.clone(),
+                quic,
+                (send, recv),
+                rest,
+                welcome,
+                options,
+            )
+            .map_err(|error| protocol(addr, &error)),
             Err(error) => {
                 let code = error.code().unwrap_or(ErrorCode::Closed);
                 quic.close(varint(code), error.to_string().as_bytes());
