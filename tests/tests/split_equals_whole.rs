@@ -208,7 +208,7 @@ fn levels_keep_the_split(name: &str) {
             &runtime(),
             &report.path,
             &model,
-            &[inputs.clone()],
+            std::slice::from_ref(&inputs),
             &options,
         )
         .unwrap();
@@ -345,7 +345,7 @@ laws! {
     vad_seq: "vad-seq", Which::Every, joins false;
     ocr_det: "ocr-det", Which::Sampled(8), joins true;
     layout: "layout", Which::Sampled(6), joins false;
-    vit_s: "vit-s", Which::Sampled(6), joins false;
+    vit_s: "vit-s", Which::Sampled(6), joins true;
     vad_if: "vad-if", Which::Sampled(8), joins false;
     minilm_l6_int8: "minilm-l6-int8", Which::Sampled(8), joins false;
 }
