@@ -11,17 +11,21 @@ use seamline_partitioner::{
 use seamline_plan::{Bundle, Dim, Side, Tensor};
 
 /// Values by name.
-pub type Values = BTreeMap<String, Tensor>;
+pub(crate) type Values = BTreeMap<String, Tensor>;
 
 /// A model of the zoo, ready to be cut.
-pub struct Subject {
-    pub name: &'static str,
-    pub model: Model,
+pub(crate) struct Subject {
+    pub(crate) name: &'static str,
+    pub(crate) model: Model,
     source: Source,
 }
 
 impl Subject {
-    pub fn open(name: &'static str, runtime: &Runtime, image: Option<ImagePreprocess>) -> Subject {
+    pub(crate) fn open(
+        name: &'static str,
+        runtime: &Runtime,
+        image: Option<ImagePreprocess>,
+    ) -> Subject {
         let source = Source {
             model: seamline_tests::zoo(name),
             shapes: seamline_tests::sizes(name),
@@ -37,7 +41,7 @@ impl Subject {
     }
 
     /// The listed seam nearest to `depth`, and its own depth.
-    pub fn seam_at(&self, depth: f64) -> (String, f64) {
+    pub(crate) fn seam_at(&self, depth: f64) -> (String, f64) {
         let seams = find_seams(&self.model, &[]).unwrap().listed;
         let distance = |d: f64| (d - depth).abs();
         let nearest = seams
@@ -48,7 +52,7 @@ impl Subject {
     }
 
     /// The listed seam of the fewest bytes between 40 % and 60 % of the work, and its depth.
-    pub fn cheapest_mid_seam(&self) -> (String, f64) {
+    pub(crate) fn cheapest_mid_seam(&self) -> (String, f64) {
         let seams = find_seams(&self.model, &[]).unwrap().listed;
         let middle = seams
             .iter()
@@ -60,7 +64,7 @@ impl Subject {
     }
 
     /// Cuts at `at`, or at the inputs, into a bundle.
-    pub fn split(&self, runtime: &Runtime, out: &Path, at: Option<&str>) -> PathBuf {
+    pub(crate) fn split(&self, runtime: &Runtime, out: &Path, at: Option<&str>) -> PathBuf {
         let options = SplitOptions {
             at: at.map(str::to_owned).into_iter().collect(),
             cloud_head: at.is_none(),
@@ -72,7 +76,7 @@ impl Subject {
     }
 
     /// Random inputs, one row.
-    pub fn inputs(&self, seed: u64) -> Values {
+    pub(crate) fn inputs(&self, seed: u64) -> Values {
         Prober::new(seed)
             .draw(&self.model.probe_inputs(None).unwrap())
             .unwrap()
@@ -80,7 +84,7 @@ impl Subject {
 }
 
 /// Random inputs of one row, drawn from the contract alone; the same in every process.
-pub fn random_inputs(bundle: &Path) -> Values {
+pub(crate) fn random_inputs(bundle: &Path) -> Values {
     let (manifest, _) = Bundle::read_manifest(bundle).unwrap();
     let inputs = manifest.inputs.iter().map(|spec| {
         // Free dimensions behind the first are a picture's.
@@ -104,7 +108,7 @@ pub fn random_inputs(bundle: &Path) -> Values {
 }
 
 /// The default cut's two halves in this process.
-pub struct Halves {
+pub(crate) struct Halves {
     head: StageChain,
     tail: StageChain,
     stage: usize,
@@ -113,7 +117,7 @@ pub struct Halves {
 }
 
 impl Halves {
-    pub fn load(runtime: &Runtime, bundle: &Path) -> Halves {
+    pub(crate) fn load(runtime: &Runtime, bundle: &Path) -> Halves {
         let open = |side| Bundle::open(bundle, side).unwrap();
         let (edge, cloud) = (open(Side::Edge), open(Side::Cloud));
         let options = SessionOptions::default();
@@ -133,19 +137,19 @@ impl Halves {
     }
 
     /// What crosses, of `inputs`.
-    pub fn head(&mut self, mut inputs: Values) -> Values {
+    pub(crate) fn head(&mut self, mut inputs: Values) -> Values {
         self.head.run(0..self.stage, &mut inputs).unwrap();
         inputs
     }
 
     /// Finishes what [`Halves::head`] gave.
-    pub fn tail(&mut self, mut values: Values) -> Values {
+    pub(crate) fn tail(&mut self, mut values: Values) -> Values {
         self.tail.run(self.stage..self.stages, &mut values).unwrap();
         values
     }
 
     /// What crosses, repeated along each value's first axis until there are `rows`.
-    pub fn repeat(&self, values: &Values, rows: usize) -> Values {
+    pub(crate) fn repeat(&self, values: &Values, rows: usize) -> Values {
         let repeat = |name: &String| {
             let tensor = &values[name];
             let mut shape = tensor.shape().to_vec();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 /// Seconds on a CPU since the start, by thread name; empty where the system does not tell.
-pub fn seconds_by_thread(process: u32) -> BTreeMap<String, f64> {
+pub(crate) fn seconds_by_thread(process: u32) -> BTreeMap<String, f64> {
     let mut seconds = BTreeMap::new();
     let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else {
         return seconds;
@@ -22,7 +22,7 @@ pub fn seconds_by_thread(process: u32) -> BTreeMap<String, f64> {
 }
 
 /// What was added between two readings, by thread name.
-pub fn since(
+pub(crate) fn since(
     before: &BTreeMap<String, f64>,
     after: &BTreeMap<String, f64>,
 ) -> BTreeMap<String, f64> {

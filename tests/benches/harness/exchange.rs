@@ -24,7 +24,7 @@ const MOST: usize = 1 << 30;
 const LENGTH: usize = 8;
 
 /// Answers on a port of its own until the endpoint is dropped.
-pub fn serve(identity: &Path) -> (Endpoint, SocketAddr) {
+pub(crate) fn serve(identity: &Path) -> (Endpoint, SocketAddr) {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(
         Arc::new(roots(identity)),
@@ -71,14 +71,14 @@ async fn answer(connection: Connection) {
 }
 
 /// A connection that blocks its caller, driven by one thread of its own as the blocking client is.
-pub struct Exchange {
+pub(crate) struct Exchange {
     connection: Connection,
     tokio: Tokio,
     _endpoint: Endpoint,
 }
 
 impl Exchange {
-    pub fn connect(identity: &Path, address: SocketAddr) -> Exchange {
+    pub(crate) fn connect(identity: &Path, address: SocketAddr) -> Exchange {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut tls = rustls::ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])
@@ -115,7 +115,7 @@ impl Exchange {
     }
 
     /// Sends `there` and waits for `back` bytes.
-    pub fn run(&self, there: &Bytes, back: u64) {
+    pub(crate) fn run(&self, there: &Bytes, back: u64) {
         self.tokio.block_on(async {
             let (mut send, mut recv) = self.connection.open_bi().await.unwrap();
             let length = Bytes::copy_from_slice(&back.to_le_bytes());

@@ -3,19 +3,19 @@
 
 #![allow(dead_code, reason = "each benchmark uses its own part of this module")]
 
-pub mod bundles;
-pub mod cpu;
-pub mod exchange;
-pub mod report;
-pub mod service;
+pub(crate) mod bundles;
+pub(crate) mod cpu;
+pub(crate) mod exchange;
+pub(crate) mod report;
+pub(crate) mod service;
 
 /// The value that follows `flag` on the command line.
-pub fn argument(flag: &str) -> Option<String> {
+pub(crate) fn argument(flag: &str) -> Option<String> {
     let mut arguments = std::env::args().skip_while(|argument| argument != flag);
     arguments.nth(1)
 }
 
 /// Whether `flag` is on the command line.
-pub fn has(flag: &str) -> bool {
+pub(crate) fn has(flag: &str) -> bool {
     std::env::args().any(|argument| argument == flag)
 }

@@ -4,16 +4,16 @@ use serde::Serialize;
 
 /// Measurements of one thing.
 #[derive(Clone, Debug, Default)]
-pub struct Samples(Vec<f64>);
+pub(crate) struct Samples(Vec<f64>);
 
 impl Samples {
-    pub fn add(&mut self, value: f64) {
+    pub(crate) fn add(&mut self, value: f64) {
         let at = self.0.partition_point(|&other| other < value);
         self.0.insert(at, value);
     }
 
     /// The value below which `share` of the samples lie; NaN without samples.
-    pub fn quantile(&self, share: f64) -> f64 {
+    pub(crate) fn quantile(&self, share: f64) -> f64 {
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -23,12 +23,12 @@ impl Samples {
         self.0.get(index).copied().unwrap_or(f64::NAN)
     }
 
-    pub fn median(&self) -> f64 {
+    pub(crate) fn median(&self) -> f64 {
         self.quantile(0.5)
     }
 
     /// The distance between the quartiles, relative to the median.
-    pub fn spread(&self) -> f64 {
+    pub(crate) fn spread(&self) -> f64 {
         (self.quantile(0.75) - self.quantile(0.25)) / self.median()
     }
 }
@@ -43,23 +43,23 @@ impl FromIterator<f64> for Samples {
 
 /// One line of `--json`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    pub bench: &'static str,
-    pub case: String,
-    pub ours: f64,
-    pub peer: String,
-    pub peer_value: f64,
-    pub unit: &'static str,
+pub(crate) struct Row {
+    pub(crate) bench: &'static str,
+    pub(crate) case: String,
+    pub(crate) ours: f64,
+    pub(crate) peer: String,
+    pub(crate) peer_value: f64,
+    pub(crate) unit: &'static str,
     /// `ours` to `peer_value`, both of the same rounds.
-    pub ratio: f64,
+    pub(crate) ratio: f64,
     /// What `ratio` is promised to keep to; null where nothing is promised.
-    pub limit: Option<f64>,
+    pub(crate) limit: Option<f64>,
     /// Distance between the quartiles of the rounds' ratios, relative to their median.
-    pub spread: f64,
+    pub(crate) spread: f64,
 }
 
 impl Row {
-    pub fn print(&self) {
+    pub(crate) fn print(&self) {
         println!("{}", serde_json::to_string(self).unwrap());
     }
 }

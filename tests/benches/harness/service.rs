@@ -14,21 +14,25 @@ use serde::{Deserialize, Serialize};
 use super::{argument, exchange};
 
 /// The service's process; it ends when this is dropped.
-pub struct ServiceProcess {
+pub(crate) struct ServiceProcess {
     child: Child,
-    pub addresses: Addresses,
-    pub identity: PathBuf,
+    pub(crate) addresses: Addresses,
+    pub(crate) identity: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Addresses {
-    pub service: SocketAddr,
-    pub exchange: SocketAddr,
+pub(crate) struct Addresses {
+    pub(crate) service: SocketAddr,
+    pub(crate) exchange: SocketAddr,
 }
 
 impl ServiceProcess {
     /// Serves the bundles in `bundles` with the defaults, changed by `edit`.
-    pub fn start(folder: &Path, bundles: &Path, edit: impl FnOnce(&mut ServeConfig)) -> Self {
+    pub(crate) fn start(
+        folder: &Path,
+        bundles: &Path,
+        edit: impl FnOnce(&mut ServeConfig),
+    ) -> Self {
         let identity = folder.join("identity");
         if !identity.exists() {
             std::fs::create_dir_all(&identity).unwrap();
@@ -58,7 +62,7 @@ impl ServiceProcess {
         }
     }
 
-    pub fn process(&self) -> u32 {
+    pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
 }
@@ -72,7 +76,7 @@ impl Drop for ServiceProcess {
 }
 
 /// This program again. It ends with its input.
-pub fn spawn_self(arguments: &[&str]) -> Child {
+pub(crate) fn spawn_self(arguments: &[&str]) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(arguments)
@@ -83,7 +87,7 @@ pub fn spawn_self(arguments: &[&str]) -> Child {
 }
 
 /// ONNX Runtime as every binary of Seamline sets it up.
-pub fn runtime(spinning: bool) -> Runtime {
+pub(crate) fn runtime(spinning: bool) -> Runtime {
     let path = std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from);
     let library = locate(path.as_deref(), &seamline_assets::Store::from_env()).unwrap();
     Runtime::load(&RuntimeOptions {
@@ -94,7 +98,7 @@ pub fn runtime(spinning: bool) -> Runtime {
 }
 
 /// Serves and returns true where this process was started to.
-pub fn serve_if_asked() -> bool {
+pub(crate) fn serve_if_asked() -> bool {
     let Some(path) = argument("--serve") else {
         return false;
     };

@@ -12,22 +12,22 @@ use crate::harness::report::Samples;
 use crate::harness::{argument, service};
 
 /// Clients at the same time.
-pub const CLIENTS: usize = 32;
+pub(crate) const CLIENTS: usize = 32;
 
 /// What one turn gave.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Turn {
-    pub requests: usize,
-    pub per_second: f64,
-    pub p50_ms: f64,
-    pub p99_ms: f64,
+pub(crate) struct Turn {
+    pub(crate) requests: usize,
+    pub(crate) per_second: f64,
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
     /// Requests of the batch that a request was run in, on average over the batches.
-    pub mean_batch: f64,
+    pub(crate) mean_batch: f64,
     /// Wall time of the tail, a request.
-    pub run_us: f64,
+    pub(crate) run_us: f64,
     /// Decoding and encoding in the service and of the answer, a request.
-    pub codec_us: f64,
-    pub bytes_sent: u64,
+    pub(crate) codec_us: f64,
+    pub(crate) bytes_sent: u64,
 }
 
 struct Answered {
@@ -39,7 +39,7 @@ struct Answered {
 }
 
 /// Reads lines of seconds and asks for so long; returns true where this process was started to.
-pub fn run_if_asked() -> bool {
+pub(crate) fn run_if_asked() -> bool {
     let Some(bundle) = argument("--clients") else {
         return false;
     };

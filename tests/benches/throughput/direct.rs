@@ -11,13 +11,14 @@ use crate::harness::{argument, service};
 
 /// What one turn gave.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Turn {
-    pub rows_per_second: f64,
+pub(crate) struct Turn {
+    pub(crate) rows: usize,
+    pub(crate) rows_per_second: f64,
 }
 
 /// Reads `BATCH SECONDS` lines and runs the default cut's tail of `--direct BUNDLE` so long;
 /// returns true where this process was started to.
-pub fn run_if_asked() -> bool {
+pub(crate) fn run_if_asked() -> bool {
     let Some(bundle) = argument("--direct") else {
         return false;
     };
@@ -38,11 +39,13 @@ pub fn run_if_asked() -> bool {
             halves.tail(values.clone());
             runs += 1;
         }
-        let rows_per_second = (runs * batch) as f64 / started.elapsed().as_secs_f64();
-        println!(
-            "{}",
-            serde_json::to_string(&Turn { rows_per_second }).unwrap()
-        );
+        let rows = runs * batch;
+        let rows_per_second = rows as f64 / started.elapsed().as_secs_f64();
+        let turn = Turn {
+            rows,
+            rows_per_second,
+        };
+        println!("{}", serde_json::to_string(&turn).unwrap());
         std::io::stdout().flush().unwrap();
     }
     true

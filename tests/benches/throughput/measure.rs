@@ -15,24 +15,24 @@ const BATCHES: [usize; 5] = [1, 2, 4, 8, 16];
 const SEARCH_SECONDS: f64 = 0.7;
 const SEARCH_ROUNDS: usize = 3;
 
-pub struct Case {
-    pub id: &'static str,
-    pub name: String,
-    pub bundle: PathBuf,
-    pub codec: &'static str,
+pub(crate) struct Case {
+    pub(crate) id: &'static str,
+    pub(crate) name: String,
+    pub(crate) bundle: PathBuf,
+    pub(crate) codec: &'static str,
     /// The least ratio that is promised.
-    pub limit: Option<f64>,
+    pub(crate) limit: Option<f64>,
 }
 
-pub struct Settings {
-    pub json: bool,
+pub(crate) struct Settings {
+    pub(crate) json: bool,
     /// Of each turn.
-    pub seconds: f64,
-    pub rounds: usize,
-    pub max_batch: Option<u32>,
+    pub(crate) seconds: f64,
+    pub(crate) rounds: usize,
+    pub(crate) max_batch: Option<u32>,
 }
 
-pub fn measure(case: &Case, folder: &Path, settings: &Settings) {
+pub(crate) fn measure(case: &Case, folder: &Path, settings: &Settings) {
     let service = ServiceProcess::start(folder, &case.bundle, |config| {
         if let Some(size) = settings.max_batch {
             config.batching.max_batch_size = size;
@@ -56,15 +56,27 @@ pub fn measure(case: &Case, folder: &Path, settings: &Settings) {
     };
     for round in 0..=settings.rounds {
         let before = cpu::seconds_by_thread(service.process());
+        let cpu_before = [service.process(), clients.child.id(), direct.child.id()].map(total_cpu);
         let ours: clients::Turn = clients.ask(&settings.seconds.to_string());
         let after = cpu::seconds_by_thread(service.process());
         let peer: direct::Turn = direct.ask(&format!("{batch} {}", settings.seconds));
         // The first round warms up.
         if round > 0 {
+            let cpu_after =
+                [service.process(), clients.child.id(), direct.child.id()].map(total_cpu);
+            let [service, clients, direct] = std::array::from_fn(|i| cpu_after[i] - cpu_before[i]);
+            figures.add_cpu(
+                (service + clients) / ours.requests as f64,
+                direct / peer.rows as f64,
+            );
             figures.add(&ours, &peer, &cpu::since(&before, &after));
         }
     }
     figures.report(case, settings.json);
+}
+
+fn total_cpu(process: u32) -> f64 {
+    cpu::seconds_by_thread(process).values().sum()
 }
 
 /// The peer at its best: spinning or not, and the batch size.
@@ -139,6 +151,9 @@ struct Figures {
     mean_batch: Samples,
     run_us: Samples,
     beyond_us: Samples,
+    cpu_us: Samples,
+    peer_cpu_us: Samples,
+    cpu_ratio: Samples,
     bytes: u64,
 }
 
@@ -163,6 +178,14 @@ impl Figures {
         self.bytes = ours.bytes_sent;
     }
 
+    /// Seconds of CPU for a request (service and clients) and for a row of the peer. On a machine
+    /// that is shared with other programs their ratio says more than that of the rates.
+    fn add_cpu(&mut self, ours: f64, peer: f64) {
+        self.cpu_us.add(ours * 1e6);
+        self.peer_cpu_us.add(peer * 1e6);
+        self.cpu_ratio.add(peer / ours);
+    }
+
     fn report(&self, case: &Case, json: bool) {
         let batch = self.batch;
         if json {
@@ -178,6 +201,7 @@ impl Figures {
                 spread: self.ratio.spread(),
             }
             .print();
+            self.beyond_row(case).print();
             self.cpu_row(case).print();
             return;
         }
@@ -199,12 +223,35 @@ impl Figures {
             self.run_us.median(),
             self.beyond_us.median()
         );
+        println!(
+            "{:<34}CPU of service and clients {:.0} µs a request, of ONNX Runtime alone {:.0} µs a row: ratio {:.2}, spread {:.0} %",
+            "",
+            self.cpu_us.median(),
+            self.peer_cpu_us.median(),
+            self.cpu_ratio.median(),
+            self.cpu_ratio.spread() * 100.0
+        );
     }
 
     fn cpu_row(&self, case: &Case) -> Row {
-        let (ours, tail) = (self.beyond_us.median(), self.run_us.median());
         Row {
             bench: "throughput_cpu",
+            case: case.name.clone(),
+            ours: self.cpu_us.median(),
+            peer: "ONNX Runtime alone, its CPU a row".into(),
+            peer_value: self.peer_cpu_us.median(),
+            unit: "us/request",
+            // As for the rates, more is better.
+            ratio: self.cpu_ratio.median(),
+            limit: case.limit,
+            spread: self.cpu_ratio.spread(),
+        }
+    }
+
+    fn beyond_row(&self, case: &Case) -> Row {
+        let (ours, tail) = (self.beyond_us.median(), self.run_us.median());
+        Row {
+            bench: "service_cpu_beyond_tail",
             case: case.name.clone(),
             ours,
             peer: "the tail's own wall time".into(),
