@@ -1,6 +1,8 @@
 //! A batch whose payloads do not all decode: each request gets its own answer, whoever it was
 //! batched with.
 
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
 use std::ops::Range;
 use std::path::Path;
 
