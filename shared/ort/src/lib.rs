@@ -3,8 +3,9 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg_attr(not(feature = "load-dynamic"), path = "library_linked.rs")]
 mod library;
+#[cfg_attr(not(feature = "load-dynamic"), path = "locate_linked.rs")]
+mod locate;
 mod profile;
 mod provider;
 mod runtime;
@@ -12,7 +13,8 @@ mod session;
 mod stages;
 mod value;
 
-pub use library::{Library, LibrarySource, LocateError, locate};
+pub use library::{Library, LibrarySource};
+pub use locate::{LocateError, locate};
 pub use profile::{NodeProfile, Placement, ProfileError, placement, profile};
 pub use provider::Provider;
 pub use runtime::{Runtime, RuntimeError, RuntimeOptions};

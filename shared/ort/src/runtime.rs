@@ -91,7 +91,7 @@ impl Runtime {
     fn create(options: &RuntimeOptions) -> Result<Runtime, RuntimeError> {
         let environment = |error: ort::Error| RuntimeError::Environment(error.to_string());
         let builder =
-            crate::library::init(&options.library).map_err(|problem| RuntimeError::Load {
+            crate::locate::init(&options.library).map_err(|problem| RuntimeError::Load {
                 library: options.library.path.display().to_string(),
                 problem,
             })?;

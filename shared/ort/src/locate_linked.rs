@@ -5,27 +5,7 @@ use std::path::{Path, PathBuf};
 use seamline_assets::Store;
 use thiserror::Error;
 
-/// How the library was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LibrarySource {
-    /// `ORT_DYLIB_PATH` names it.
-    Environment,
-    /// Fetched earlier.
-    Cache,
-    /// Fetched now, through pip or npm.
-    Fetched,
-    /// Linked into this program when it was built.
-    Linked,
-}
-
-/// ONNX Runtime's library.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Library {
-    /// Empty: the library is part of the program.
-    pub path: PathBuf,
-    /// [`LibrarySource::Linked`].
-    pub source: LibrarySource,
-}
+use crate::library::{Library, LibrarySource};
 
 /// No library: cannot happen in this build.
 #[derive(Debug, Error)]
