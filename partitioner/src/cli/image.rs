@@ -36,7 +36,8 @@ pub(crate) fn parse(text: &str) -> Result<ImageSpec, String> {
     Ok(spec)
 }
 
-/// As torchvision prepares its ImageNet classifiers.
+/// As ImageNet classifiers are fed: the sizes and constants of torchvision, resized without
+/// smoothing and with the longer side rounded.
 fn imagenet(image: &mut ImagePreprocess) {
     image.resize = Resize::ShortSide(256);
     image.center_crop = Some((224, 224));
