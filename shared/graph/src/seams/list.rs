@@ -53,7 +53,8 @@ impl<'a> SeamFinder<'a> {
         }
     }
 
-    /// The cheapest seam where the value called `name` crosses, listed or not.
+    /// The cheapest seam where the value called `name` crosses, listed or not. Where only cheap
+    /// arithmetic reads the value, what that makes of it may cross in its place.
     ///
     /// # Errors
     /// [`SeamError`]: no such value, one inside a control-flow body, a weight, or a value with

@@ -192,10 +192,13 @@ proptest! {
                 if is_read_directly {
                     prop_assert_eq!(Some(seam.bytes), best, "through {}", name);
                 } else {
-                    // The value itself was asked for, though what is made of it may cost less.
+                    // The value itself was asked for, though what is made of it may cost less,
+                    // and may cross in its place where it costs the same.
                     prop_assert!(Some(seam.bytes) >= best, "through {}", name);
                 }
-                prop_assert!(seam.cut.crossing.contains(&pivot), "through {}", name);
+                if is_read_directly {
+                    prop_assert!(seam.cut.crossing.contains(&pivot), "through {}", name);
+                }
                 check(&graph, &roles, &seam.cut)?;
             }
         }
