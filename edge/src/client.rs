@@ -35,6 +35,8 @@ pub struct ClientBuilder {
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
+    deadline: Duration,
+    priority: u8,
 }
 
 struct Inner {
@@ -42,8 +44,6 @@ struct Inner {
     link: Option<Link>,
     cut: usize,
     codec: Option<String>,
-    deadline: Duration,
-    priority: u8,
 }
 
 /// A request whose head has run: what [`Client::send`] sends. Clone it to send it again.
@@ -161,11 +161,11 @@ impl ClientBuilder {
             link,
             cut,
             codec: self.codec,
-            deadline: self.deadline,
-            priority: self.priority,
         };
         Ok(Client {
             inner: Arc::new(inner),
+            deadline: self.deadline,
+            priority: self.priority,
         })
     }
 }
@@ -252,6 +252,28 @@ impl Client {
         &self.manifest().cuts[self.inner.cut]
     }
 
+    /// This client, stages and connection shared, with another [`ClientBuilder::deadline`].
+    #[must_use]
+    pub fn with_deadline(&self, deadline: Duration) -> Client {
+        let inner = Arc::clone(&self.inner);
+        Client {
+            inner,
+            deadline,
+            ..*self
+        }
+    }
+
+    /// This client, stages and connection shared, with another [`ClientBuilder::priority`].
+    #[must_use]
+    pub fn with_priority(&self, priority: u8) -> Client {
+        let inner = Arc::clone(&self.inner);
+        Client {
+            inner,
+            priority,
+            ..*self
+        }
+    }
+
     /// A client that shares this one's stages and has a connection of its own.
     ///
     /// # Errors
@@ -260,7 +282,7 @@ impl Client {
         let link = match &self.inner.link {
             Some(link) => {
                 let link = link.again();
-                link.connect(Instant::now() + self.inner.deadline).await?;
+                link.connect(Instant::now() + self.deadline).await?;
                 Some(link)
             }
             None => None,
@@ -270,11 +292,10 @@ impl Client {
             link,
             cut: self.inner.cut,
             codec: self.inner.codec.clone(),
-            deadline: self.inner.deadline,
-            priority: self.inner.priority,
         };
         Ok(Client {
             inner: Arc::new(inner),
+            ..*self
         })
     }
 
@@ -324,7 +345,7 @@ impl Client {
 
     /// When the answer to a call made now stops being useful.
     pub(crate) fn deadline(&self) -> Instant {
-        Instant::now() + self.inner.deadline
+        Instant::now() + self.deadline
     }
 
     pub(crate) async fn send_until(
@@ -422,7 +443,7 @@ impl Client {
             })?;
             let sent = Instant::now();
             let reply = link
-                .request(self.inner.cut, self.inner.priority, deadline, step, encoded)
+                .request(self.inner.cut, self.priority, deadline, step, encoded)
                 .await?;
             let round_trip = sent.elapsed();
             let decoding = Instant::now();
@@ -476,7 +497,7 @@ impl Session {
             session: self.id,
             step: self.step,
         };
-        let deadline = started + self.client.inner.deadline;
+        let deadline = started + self.client.deadline;
         let finished = self
             .client
             .finish(&encoded, started, deadline, Some(step))

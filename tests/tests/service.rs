@@ -424,12 +424,15 @@ async fn a_deadline_that_passes_is_an_error_of_its_kind_and_frees_the_request() 
     let bundle = place.bundle("slow");
     cut(&model, &bundle, &[], |options| options.cloud_head = true);
     let service = place.serve(|_| {}).await;
-    let hasty = service
+    // Nothing answers here, so that only the deadline can end the attempt to connect.
+    let silent = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+    let unheard = service
         .client(&bundle)
-        .deadline(Duration::from_millis(1))
+        .cloud(&silent.local_addr().unwrap().to_string())
+        .deadline(Duration::from_millis(50))
         .build()
         .await;
-    let error = hasty.map(|_| ()).unwrap_err();
+    let error = unheard.map(|_| ()).unwrap_err();
     assert_eq!(
         error.kind(),
         ErrorKind::Deadline,
@@ -443,20 +446,15 @@ async fn a_deadline_that_passes_is_an_error_of_its_kind_and_frees_the_request() 
         .build()
         .await
         .unwrap();
+    let short = Duration::from_millis(500);
+    let hasty = patient.with_deadline(short);
     let first = tokio::spawn({
         let slow = slow.clone();
         async move { patient.infer(slow).await.map(|_| ()) }
     });
     service.wait_for(IN_FLIGHT, 1.0).await;
-    let short = Duration::from_millis(500);
-    let client = service
-        .client(&bundle)
-        .deadline(short)
-        .build()
-        .await
-        .unwrap();
     let started = Instant::now();
-    let error = client.infer(slow).await.unwrap_err();
+    let error = hasty.infer(slow).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Deadline, "{error}");
     let waited = started.elapsed();
     assert!(
@@ -466,7 +464,7 @@ async fn a_deadline_that_passes_is_an_error_of_its_kind_and_frees_the_request() 
     service.wait_for(QUEUED, 0.0).await;
     first.await.unwrap().expect("the first one has time");
     service.wait_for(IN_FLIGHT, 0.0).await;
-    drop(client);
+    drop(hasty);
     assert!(service.stop().await);
 }
 
