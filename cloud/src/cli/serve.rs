@@ -57,6 +57,7 @@ impl Serve {
         let config = self.config()?;
         start_logging(config.log_format);
         let tokio = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(config.transport.threads())
             .enable_all()
             .build()?;
         tokio.block_on(async {

@@ -209,4 +209,5 @@ fn transport(config: &ServeConfig, checker: &mut Checker) {
         1000..=600_000,
         "milliseconds",
     );
+    checker.within("transport.threads", transport.threads, 0..=1024, "threads");
 }

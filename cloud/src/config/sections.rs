@@ -1,6 +1,7 @@
 //! The tables of the configuration file.
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -293,6 +294,22 @@ pub struct TransportConfig {
     ///
     /// Default 30 000; bounds 1000 to 600 000. Longer keeps the memory of vanished devices.
     pub idle_timeout_ms: u64,
+    /// Threads that the network runs on; 0 takes one for every four cores, at least one.
+    ///
+    /// Default 0; bounds 0 to 1024. Raise it where these threads are always busy; more than needed
+    /// take cores from the executors and cost each request a hand-over between cores.
+    pub threads: u32,
+}
+
+impl TransportConfig {
+    /// Threads that the network runs on.
+    pub fn threads(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        match self.threads {
+            0 => cores.div_ceil(4),
+            threads => threads as usize,
+        }
+    }
 }
 
 impl Default for TransportConfig {
@@ -303,6 +320,7 @@ impl Default for TransportConfig {
             connection_window_bytes: 32 << 20,
             send_window_bytes: 8 << 20,
             idle_timeout_ms: 30_000,
+            threads: 0,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::congestion::{BbrConfig, CubicConfig};
-use quinn::{IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
+use quinn::{EndpointConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
 
 /// What decides how much may be in flight on the path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,8 +56,8 @@ pub struct TransportOptions {
     /// Default: 10 s on both sides. Must be well below `idle_timeout` and below the lifetime of
     /// a NAT mapping (often 30 s). Cost: a small packet and a radio wake-up each time.
     pub keep_alive: Option<Duration>,
-    /// Largest UDP payload that path-MTU discovery tries; `None` chooses by the peer: 6000 bytes
-    /// on loopback, 1452 elsewhere.
+    /// Largest UDP payload that path-MTU discovery tries, and that is taken from the peer; `None`
+    /// takes 6000 bytes and tries as much on loopback, 1452 elsewhere.
     ///
     /// Unit: bytes. Bound: 1200 to 65,527. Raise it on networks with jumbo frames. Above about
     /// 6500, ten segments of segmentation offload no longer fit a 64 KiB send, and throughput
@@ -89,8 +89,22 @@ impl Default for TransportOptions {
 const MTU_MAX_LOOPBACK: u16 = 6000;
 const MTU_MAX: u16 = 1452;
 const MTU_MIN: u16 = 1200;
+/// What every peer may send: an Ethernet frame's payload.
+const PAYLOAD_MIN: u16 = 1472;
 
 impl TransportOptions {
+    /// The quinn configuration of a socket. The peer's path-MTU discovery goes no further than what
+    /// this side says that it takes; quinn's default would keep it at 1472 bytes.
+    pub(crate) fn endpoint_config(&self) -> EndpointConfig {
+        let mut config = EndpointConfig::default();
+        let most = self.mtu_max.unwrap_or(MTU_MAX_LOOPBACK).max(PAYLOAD_MIN);
+        // Fails below 1200 and above 65,527; quinn's default stays then.
+        if let Err(error) = config.max_udp_payload_size(most) {
+            tracing::warn!(%error, most, "mtu_max is out of bounds");
+        }
+        config
+    }
+
     /// The quinn configuration for `peer`, who may open `streams` bidirectional streams at a time.
     pub(crate) fn to_quinn(&self, peer: SocketAddr, streams: u32) -> Arc<TransportConfig> {
         let mut config = TransportConfig::default();

@@ -1,5 +1,6 @@
-//! The same bytes over a bare quinn stream, with the TLS and the transport that seamline-net uses:
-//! a new bidirectional stream for each exchange, so many bytes there, so many back.
+//! The same bytes over a bare quinn stream, with the TLS, the windows and the socket buffers that
+//! seamline-net uses, and quinn's own packet size: a new bidirectional stream for each exchange, so
+//! many bytes there, so many back.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,9 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use quinn::{
-    Connection, Endpoint, EndpointConfig, MtuDiscoveryConfig, TokioRuntime, TransportConfig, VarInt,
-};
+use quinn::{Connection, Endpoint, EndpointConfig, TokioRuntime, TransportConfig, VarInt};
 use rustls::RootCertStore;
 use rustls::version::TLS13;
 use rustls_pki_types::pem::PemObject;
@@ -146,11 +145,9 @@ fn key(identity: &Path, name: &str) -> PrivateKeyDer<'static> {
     PrivateKeyDer::from_pem_file(identity.join(format!("{name}.key"))).unwrap()
 }
 
-/// The same numbers as [`TransportOptions::default`] on loopback.
+/// The same numbers as [`TransportOptions::default`].
 fn transport() -> Arc<TransportConfig> {
     let ours = TransportOptions::default();
-    let mut mtu = MtuDiscoveryConfig::default();
-    mtu.upper_bound(ours.mtu_max.unwrap_or(6000));
     let mut config = TransportConfig::default();
     config
         .stream_receive_window(VarInt::from_u64(ours.stream_window).unwrap())
@@ -158,8 +155,7 @@ fn transport() -> Arc<TransportConfig> {
         .send_window(ours.send_window)
         .datagram_receive_buffer_size(None)
         .initial_rtt(ours.initial_rtt)
-        .keep_alive_interval(ours.keep_alive)
-        .mtu_discovery_config(Some(mtu));
+        .keep_alive_interval(ours.keep_alive);
     Arc::new(config)
 }
 

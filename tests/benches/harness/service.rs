@@ -104,6 +104,7 @@ pub(crate) fn serve_if_asked() -> bool {
     };
     let config = ServeConfig::load(Path::new(&path)).unwrap();
     let tokio = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(config.transport.threads())
         .enable_all()
         .build()
         .unwrap();

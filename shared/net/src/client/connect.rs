@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use quinn::{
-    Connection, Endpoint, EndpointConfig, ReadError, RecvStream, SendStream, TokioRuntime,
-};
+use quinn::{Connection, Endpoint, ReadError, RecvStream, SendStream, TokioRuntime};
 use seamline_wire::{
     ClientHandshake, ClientHandshakeEvent, Deadlines, ErrorCode, Hello, Limits, VERSIONS,
     VersionRange, Welcome, WireError,
@@ -83,7 +81,7 @@ impl Client {
     /// # Errors
     /// [`ConnectError`].
     pub async fn connect(options: ClientOptions) -> Result<ClientConnection, ConnectError> {
-        ClientEndpoint::bind(options.addr, options.transport.socket_buffer)
+        ClientEndpoint::bind(options.addr, &options.transport)
             .map_err(|error| {
                 ConnectError::new(options.addr, ConnectErrorKind::Configuration, None, error)
             })?
@@ -99,20 +97,23 @@ pub struct ClientEndpoint {
 }
 
 impl ClientEndpoint {
-    /// A socket on a free port, of the address family of `peer`, with kernel buffers of `buffer`
-    /// bytes (see [`TransportOptions::socket_buffer`]). Needs a tokio runtime.
+    /// A socket on a free port, of the address family of `peer`; of `transport`, what concerns the
+    /// socket counts: its buffers and the largest packet. Needs a tokio runtime.
     ///
     /// # Errors
     /// [`BindError`].
-    pub fn bind(peer: SocketAddr, buffer: usize) -> Result<ClientEndpoint, BindError> {
+    pub fn bind(
+        peer: SocketAddr,
+        transport: &TransportOptions,
+    ) -> Result<ClientEndpoint, BindError> {
         let any: IpAddr = match peer {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
         let addr = SocketAddr::new(any, 0);
-        let socket = socket::bind(addr, buffer)?;
+        let socket = socket::bind(addr, transport.socket_buffer)?;
         let quic = Endpoint::new(
-            EndpointConfig::default(),
+            transport.endpoint_config(),
             None,
             socket,
             Arc::new(TokioRuntime),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use quinn::crypto::rustls::QuicServerConfig;
-use quinn::{Endpoint, EndpointConfig, TokioRuntime};
+use quinn::{Endpoint, TokioRuntime};
 use seamline_wire::ErrorCode;
 
 use super::{ServerOptions, handshake};
@@ -50,9 +50,10 @@ impl ServerEndpoint {
         let listen = options.listen;
         let tls = tls::server_config(&options.identity, &options.client_auth)?;
         let socket = socket::bind(listen, options.transport.socket_buffer)?;
+        let config = options.transport.endpoint_config();
         let state = Arc::new(EndpointState { options, tls });
         let quic = Endpoint::new(
-            EndpointConfig::default(),
+            config,
             Some(state.config_for(listen)),
             socket,
             Arc::new(TokioRuntime),
