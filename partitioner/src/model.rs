@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use seamline_graph::infer::{InputDomain, Types, batch_symbol, domains, flops, infer};
 use seamline_graph::preprocess::{ImagePreprocess, PreprocessError};
-use seamline_graph::{Graph, NodeId, ReadError, ValueId};
+use seamline_graph::{Graph, HazardError, NodeId, ReadError, ValueId};
 use seamline_ort::{
     ModelSource, Optimization, RunError, Runtime, Session, SessionError, SessionOptions,
 };
@@ -22,6 +22,9 @@ pub enum ModelError {
     /// Not a model that can be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// ONNX Runtime would hang on it.
+    #[error(transparent)]
+    Hazard(#[from] HazardError),
     /// The preprocessing does not fit the model.
     #[error(transparent)]
     Preprocess(#[from] PreprocessError),
@@ -172,13 +175,15 @@ impl Model {
     /// A model of `graph`.
     ///
     /// # Errors
-    /// [`ModelError::UnknownSymbol`].
+    /// [`ModelError::UnknownSymbol`], and [`ModelError::Hazard`] for a graph that must not reach
+    /// ONNX Runtime.
     pub fn new(
         whole: Graph,
         name: String,
         hash: Fingerprint,
         shapes: &Bindings,
     ) -> Result<Model, ModelError> {
+        whole.check_hazards()?;
         let graph = whole.with_known_values()?;
         let batch = batch_symbol(&graph);
         let reference = reference_bindings(&graph, batch.as_deref(), shapes)?;

@@ -156,6 +156,61 @@ fn convert_keeps_the_model_and_moves_weights_out() {
 }
 
 #[test]
+fn convert_takes_a_folder_and_goes_on_after_a_model_that_it_refuses() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path("in/below")).unwrap();
+    place.perceptron("in/a.onnx");
+    place.perceptron("in/below/c.onnx");
+    std::fs::write(place.path("in/below/b.onnx"), b"no model").unwrap();
+    std::fs::write(place.path("in/notes.txt"), b"no model either").unwrap();
+    let document = place.json(1, &["convert", "in", "out"]);
+    let written: Vec<&str> = document["written"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|model| model["path"].as_str().unwrap())
+        .collect();
+    assert_eq!(written, ["out/a.onnx", "out/below/c.onnx"]);
+    let failed = document["failed"].as_array().unwrap();
+    assert_eq!(failed.len(), 1);
+    assert_eq!(failed[0]["input"], "in/below/b.onnx");
+    let error = failed[0]["error"].as_str().unwrap();
+    assert!(error.contains("not an ONNX model"), "{error}");
+    let nodes = |name: &str| place.json(0, &["inspect", name])["nodes"].clone();
+    assert_eq!(nodes("out/below/c.onnx"), nodes("in/below/c.onnx"));
+
+    std::fs::remove_file(place.path("in/below/b.onnx")).unwrap();
+    place.json(0, &["convert", "in", "out"]);
+    place.refused(&["convert", "in", "in/out"], &["in/out", "another folder"]);
+    place.refused(
+        &["convert", "in", "out", "--external", "w.bin"],
+        &["--external", "one by one"],
+    );
+    std::fs::create_dir(place.path("none")).unwrap();
+    place.refused(&["convert", "none", "out"], &["none", ".onnx"]);
+}
+
+#[test]
+fn an_equation_that_hangs_the_runtime_is_refused_before_it_gets_there() {
+    let place = Place::new();
+    let square = [2.into(), 2.into()];
+    let equation = vec![builder::string("equation", "i.j->ij")];
+    GraphBuilder::new("hang", 17)
+        .input("x", DType::F32, &square)
+        .node_with("Einsum", &["x"], &["a"], equation)
+        .node("test::Opaque", &["a"], &["b"])
+        .node("Relu", &["b"], &["y"])
+        .output("y", DType::F32, &square)
+        .build()
+        .unwrap()
+        .write(&place.path("hang.onnx"), &WriteOptions::default())
+        .unwrap();
+    for command in ["inspect", "seams"] {
+        place.refused(&[command, "hang.onnx"], &["`a/node` (Einsum)", "i.j->ij"]);
+    }
+}
+
+#[test]
 fn files_that_are_no_models_are_named_with_what_to_do() {
     let place = Place::new();
     let good = std::fs::read(place.perceptron("m.onnx")).unwrap();

@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashSet};
 
 use crate::proto::{GraphProto, NodeProto};
 
-/// Bodies nested deeper are refused; real models stay in single digits.
-pub(crate) const MAX_NESTING: usize = 64;
+/// Bodies nested deeper are refused; real models stay in single digits. The protobuf decoder takes
+/// a hundred levels of messages, three for each body.
+pub(crate) const MAX_NESTING: usize = 30;
 
 /// Bodies nested beyond [`MAX_NESTING`].
 #[derive(Clone, Copy, Debug)]

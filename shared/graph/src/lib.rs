@@ -14,7 +14,9 @@ pub mod extract;
 mod fold;
 mod functions;
 mod graph;
+mod hazards;
 pub mod infer;
+mod nesting;
 mod outputs;
 pub mod preprocess;
 #[allow(
@@ -31,6 +33,7 @@ mod write;
 
 pub use cut::{Sides, StageCut};
 pub use graph::{Graph, ModelHeader, Node, NodeId, Value, ValueId, canonical_domain};
-pub use read::{MIN_OPSET, ReadError, ReadProblem};
+pub use hazards::{Hazard, HazardError};
+pub use read::{ReadError, ReadProblem};
 pub use tensor::{Initializer, TensorDataError};
 pub use write::{ExternalOptions, ExternalWeights, WriteError, WriteOptions, tensor_type};

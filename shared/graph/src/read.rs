@@ -12,14 +12,12 @@ use thiserror::Error;
 use crate::bodies;
 use crate::external;
 use crate::graph::{Graph, ModelHeader, Node, NodeId, Value, ValueId, canonical_domain};
+use crate::nesting::{self, TooDeep};
 use crate::proto::{
     GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto,
     tensor_shape_proto::dimension, type_proto,
 };
 use crate::tensor::Initializer;
-
-/// The oldest version of ONNX's own operators that is read.
-pub const MIN_OPSET: i64 = 7;
 
 /// A model that cannot be read.
 #[derive(Debug, Error)]
@@ -56,14 +54,6 @@ pub enum ReadProblem {
     NotAModel {
         /// What a model has and this lacks.
         missing: &'static str,
-    },
-    /// Operators older than those read.
-    #[error(
-        "the model uses opset {got}; Seamline reads {MIN_OPSET} and newer: convert it with `onnx.version_converter.convert_version(model, 13)`"
-    )]
-    Opset {
-        /// The file's version of ONNX's own operators.
-        got: i64,
     },
     /// An input that nothing makes.
     #[error(
@@ -111,6 +101,15 @@ pub enum ReadProblem {
     Nesting {
         /// The outermost node and its operator.
         node: String,
+    },
+    /// Types nested too deeply.
+    #[error(
+        "the type of value `{value}` nests sequences, maps and optionals more than {} deep",
+        nesting::MAX_TYPE_NESTING
+    )]
+    TypeNesting {
+        /// The value.
+        value: String,
     },
     /// Tensor data of another file.
     #[error("external data of tensor `{tensor}`: {problem}")]
@@ -182,9 +181,13 @@ fn decode(bytes: &Bytes) -> Result<ModelProto, ReadProblem> {
     if bytes.is_empty() {
         return Err(ReadProblem::Empty);
     }
-    ModelProto::decode(bytes.clone()).map_err(|error| ReadProblem::Decode {
-        bytes: bytes.len(),
-        error,
+    ModelProto::decode(bytes.clone()).map_err(|error| match nesting::too_deep(bytes) {
+        Some(TooDeep::Bodies(node)) => ReadProblem::Nesting { node },
+        Some(TooDeep::Type(value)) => ReadProblem::TypeNesting { value },
+        None => ReadProblem::Decode {
+            bytes: bytes.len(),
+            error,
+        },
     })
 }
 
@@ -208,14 +211,6 @@ fn build(mut model: ModelProto) -> Result<Graph, ReadProblem> {
         },
         ..Graph::default()
     };
-    // A model without imports is of the first version, by the specification.
-    let opset = graph
-        .header
-        .opset("")
-        .or_else(|| graph.header.model.opset_import.is_empty().then_some(1));
-    if let Some(got) = opset.filter(|&got| got < MIN_OPSET) {
-        return Err(ReadProblem::Opset { got });
-    }
     Builder::new(graph).build(proto)
 }
 

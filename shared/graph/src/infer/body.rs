@@ -7,7 +7,7 @@ use seamline_plan::{Bindings, DType, Dim};
 
 use super::call::{Call, Out};
 use super::known::Fact;
-use super::{constant, control, flops, refined, rules, settled};
+use super::{MIN_OPSET, constant, control, flops, refined, rules, settled};
 use crate::proto::{
     AttributeProto, FunctionProto, GraphProto, NodeProto, OperatorSetIdProto, ValueInfoProto,
     tensor_shape_proto::dimension::Value as DimValue, type_proto,
@@ -71,6 +71,10 @@ impl<'g> Context<'g> {
     pub(super) fn version(&self, domain: &str) -> i64 {
         if !domain.is_empty() {
             return i64::MAX;
+        }
+        if self.imports.is_empty() {
+            // By the specification.
+            return 1;
         }
         self.imports
             .iter()
@@ -186,7 +190,8 @@ pub(super) fn step(
         outputs,
     };
     let mut out = Out::new(outputs);
-    if let Some(rule) = rules::find(operator.domain, operator.op) {
+    let is_known = call.version >= MIN_OPSET || operator.op == "Constant";
+    if let Some(rule) = rules::find(operator.domain, operator.op).filter(|_| is_known) {
         // `None` says that nothing more could be told; what was told before stands.
         let _ = rule(&call, &mut out);
     }

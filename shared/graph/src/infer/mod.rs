@@ -41,6 +41,11 @@ use known::{Fact, MAX_RANK};
 /// Symbols longer than this are treated as unknown: no exporter writes them.
 const MAX_SYMBOL_BYTES: usize = 1024;
 
+/// The oldest version of ONNX's own operators that inference knows. Before it, operators broadcast
+/// by attributes and kept shapes elsewhere: they are opaque, and their values are what the file
+/// declares.
+pub const MIN_OPSET: i64 = 7;
+
 /// Infers dtype and shape of every value of `graph`, with the symbols in `bindings` replaced by
 /// their sizes.
 ///

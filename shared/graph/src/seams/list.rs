@@ -13,6 +13,10 @@ use crate::graph::{NodeId, ValueId};
 /// Two seams this near, as a share of all work, have the same depth.
 const SAME_DEPTH: f64 = 0.0025;
 
+/// What finding the seams between single-value seams may cost in all, in undecided nodes and their
+/// edges: well under a second. Trained models take a fraction of it.
+const EFFORT: usize = 1 << 22;
+
 /// Finds seams of one graph.
 pub struct SeamFinder<'a> {
     costed: &'a Costed<'a>,
@@ -24,7 +28,9 @@ impl<'a> SeamFinder<'a> {
     /// Divides the graph and lists its seams.
     ///
     /// Single-value seams take linear time. Between two of them, each value that a node of the
-    /// head makes for the tail gets its cheapest seam by maximum flow.
+    /// head makes for the tail gets its cheapest seam by maximum flow; in a graph so wide that this
+    /// would take long, as many values as time allows, spread evenly. [`SeamFinder::at`] finds the
+    /// others.
     pub fn new(costed: &'a Costed<'a>) -> SeamFinder<'a> {
         let mut finder = SeamFinder {
             costed,
@@ -94,7 +100,7 @@ impl<'a> SeamFinder<'a> {
             None => 0,
         };
         PivotCell::new(self.costed, &self.cells, home)
-            .cuts(&[value], true)
+            .cuts(&[value], true, usize::MAX)
             .pop()
     }
 
@@ -117,8 +123,13 @@ impl<'a> SeamFinder<'a> {
     fn candidates(&self) -> Vec<Seam> {
         let mut seen: HashSet<Vec<ValueId>> = HashSet::new();
         let mut found = Vec::new();
-        for index in 0..self.cells.cells.len() {
-            for cut in self.cuts_of_cell(index) {
+        let pivots: Vec<Vec<ValueId>> = (0..self.cells.cells.len())
+            .map(|index| self.pivots(index))
+            .collect();
+        let total = pivots.iter().map(Vec::len).sum::<usize>().max(1);
+        for (index, pivots) in pivots.iter().enumerate() {
+            let share = EFFORT.saturating_mul(pivots.len()) / total;
+            for cut in self.cuts_of_cell(index, pivots, share) {
                 if cut.crossing.iter().all(|&id| self.costed.can_cross(id))
                     && seen.insert(cut.crossing.clone())
                 {
@@ -129,24 +140,24 @@ impl<'a> SeamFinder<'a> {
         found
     }
 
-    fn cuts_of_cell(&self, index: usize) -> Vec<PivotCut> {
-        let cell = &self.cells.cells[index];
+    /// The values of a cell, single-value seams aside, that get a seam of their own.
+    fn pivots(&self, index: usize) -> Vec<ValueId> {
         let is_ordinary = |id: &&NodeId| self.costed.role(**id) == Role::Ordinary;
+        let makes = |id: &NodeId| self.costed.graph.node(*id).makes();
+        let nodes = self.cells.cells[index].nodes.iter();
+        let made = nodes.filter(is_ordinary).flat_map(makes);
+        made.filter(|value| self.cells.behind[value.index()].is_none())
+            .collect()
+    }
+
+    fn cuts_of_cell(&self, index: usize, pivots: &[ValueId], effort: usize) -> Vec<PivotCut> {
         let mut cuts = Vec::new();
-        if let Some(entry) = cell.entry {
+        if let Some(entry) = self.cells.cells[index].entry {
             cuts.push(self.single(entry, index));
         }
-        let makes = |id: &NodeId| self.costed.graph.node(*id).makes();
-        let pivots: Vec<ValueId> = cell
-            .nodes
-            .iter()
-            .filter(is_ordinary)
-            .flat_map(makes)
-            .filter(|value| self.cells.behind[value.index()].is_none())
-            .collect();
         if !pivots.is_empty() {
             let local = PivotCell::new(self.costed, &self.cells, index);
-            cuts.extend(local.cuts(&pivots, false));
+            cuts.extend(local.cuts(pivots, false, effort));
         }
         cuts
     }

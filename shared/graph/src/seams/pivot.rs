@@ -146,22 +146,41 @@ impl<'a> PivotCell<'a> {
     /// readers (behind cheap ones too) after it; values without such a cut are left out. With
     /// `strict`, a value crosses even where only cheap nodes read it and their outputs would cost
     /// less.
-    pub(crate) fn cuts(&self, pivots: &[ValueId], strict: bool) -> Vec<PivotCut> {
+    ///
+    /// Values beside each other, as in a very wide node's inputs, leave each other undecided, and
+    /// their cuts would take quadratic time together: after `effort` undecided nodes and their
+    /// edges, the values that are left get none. Those that were served are spread evenly.
+    pub(crate) fn cuts(&self, pivots: &[ValueId], strict: bool, mut effort: usize) -> Vec<PivotCut> {
         let pivots: Vec<Pivot> = pivots
             .iter()
             .filter_map(|&value| self.pivot(value, strict))
             .collect();
+        let rounds = pivots.len().div_ceil(Reach::WIDTH);
         let mut cuts = Vec::with_capacity(pivots.len());
-        for pivots in pivots.chunks(Reach::WIDTH) {
-            let reach = Reach::new(self, pivots);
+        for round in 0..rounds {
+            let picked: Vec<usize> = (round..pivots.len()).step_by(rounds).collect();
+            let chosen: Vec<&Pivot> = picked.iter().map(|&index| &pivots[index]).collect();
+            let reach = Reach::new(self, &chosen);
             let open = reach.open();
             let certain = reach.certain(self);
-            for (lane, pivot) in pivots.iter().enumerate() {
-                let cut = PivotNetwork::new(self, &reach, lane, pivot, &open[lane]);
-                cuts.extend(cut.solve(&certain[lane]));
+            for (lane, index) in picked.into_iter().enumerate() {
+                let cut = PivotNetwork::new(self, &reach, lane, &pivots[index], &open[lane]);
+                let cut = cut.solve(&certain[lane]);
+                cuts.extend(cut.map(|cut| (index, cut)));
+                effort = effort.saturating_sub(self.effort(&open[lane]));
+            }
+            if effort == 0 {
+                break;
             }
         }
-        cuts
+        cuts.sort_unstable_by_key(|&(index, _)| index);
+        cuts.into_iter().map(|(_, cut)| cut).collect()
+    }
+
+    /// What a cut costs that leaves `open` undecided: nodes and edges of its network.
+    fn effort(&self, open: &[usize]) -> usize {
+        let edges = |&place: &usize| self.makers[place].len() + self.readers[place].len();
+        open.iter().map(|place| 1 + edges(place)).sum()
     }
 
     fn pivot(&self, value: ValueId, strict: bool) -> Option<Pivot> {

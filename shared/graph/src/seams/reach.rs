@@ -18,7 +18,7 @@ impl Reach {
     pub(super) const WIDTH: usize = u64::BITS as usize;
 
     /// Takes at most [`Reach::WIDTH`] pivots; each has the bit of its position.
-    pub(super) fn new(cell: &PivotCell<'_>, pivots: &[Pivot]) -> Reach {
+    pub(super) fn new(cell: &PivotCell<'_>, pivots: &[&Pivot]) -> Reach {
         let count = cell.is_cheap.len();
         let all = u64::MAX >> (Reach::WIDTH - pivots.len().clamp(1, Reach::WIDTH));
         let mut reach = Reach {

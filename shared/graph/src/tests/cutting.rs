@@ -57,6 +57,34 @@ fn case_06_ten_thousand_nodes_are_cut_in_under_a_second() {
     assert_eq!(stages.map_nodes(), [5_000, 5_000]);
 }
 
+#[test]
+fn a_very_wide_node_is_cut_in_little_time() {
+    const WIDTH: usize = 5_000;
+    let mut builder = GraphBuilder::new("wide", 17);
+    builder.input("x", DType::F32, &[4.into()]);
+    let parts: Vec<String> = (0..WIDTH).map(|part| format!("part{part}")).collect();
+    for part in &parts {
+        builder.node("Relu", &["x"], &[part]);
+    }
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let all = [Dim::from(4 * WIDTH as u64)];
+    let axis = vec![crate::builder::int("axis", 0)];
+    builder
+        .node_with("Concat", &parts, &["all"], axis)
+        .node("Relu", &["all"], &["y"])
+        .output("y", DType::F32, &all);
+    let graph = builder.build().unwrap();
+    let taken = fastest(&graph);
+    assert!(taken < Duration::from_secs(4), "seams took {taken:?}");
+    // A value that got no seam in the list is found when it is asked for.
+    let costed = sized(&graph);
+    let finder = SeamFinder::new(&costed);
+    for part in ["part0", "part2500", "part4999"] {
+        let seam = finder.at(part).unwrap();
+        assert!(seam.names(&graph).contains(&part));
+    }
+}
+
 trait NodeCounts {
     fn map_nodes(&self) -> Vec<usize>;
 }

@@ -6,6 +6,7 @@ use prost::Message;
 use seamline_plan::DType;
 
 use super::sized;
+use crate::bodies::MAX_NESTING;
 use crate::builder::{self, GraphBuilder};
 use crate::seams::SeamFinder;
 use crate::{Graph, ReadProblem};
@@ -52,10 +53,6 @@ fn files_that_are_no_model_are_refused_by_name() {
 #[test]
 fn invalid_graphs_are_refused_by_node_and_value() {
     let text = |builder: &GraphBuilder| builder.build().unwrap_err().to_string();
-
-    let mut old = GraphBuilder::new("old", 6);
-    old.input("x", DType::F32, &[]).output("x", DType::F32, &[]);
-    assert!(text(&old).contains("opset 6"), "{}", text(&old));
 
     let mut dangling = small();
     dangling.node("Add", &["y", "ghost"], &["z"]);
@@ -106,6 +103,117 @@ fn invalid_graphs_are_refused_by_node_and_value() {
         vec![],
     ));
     assert!(text(&enormous).contains("64 bits"), "{}", text(&enormous));
+}
+
+/// An `If` in an `If` and so on, `depth` bodies deep.
+fn deep(depth: usize) -> GraphBuilder {
+    let branch = |name: &str, inner: Option<crate::proto::GraphProto>| {
+        let mut body = GraphBuilder::new(name, 17);
+        match inner {
+            None => body.node("Relu", &["x"], &["y"]),
+            Some(inner) => body.node_with(
+                "If",
+                &["flag"],
+                &["y"],
+                vec![builder::body("then_branch", inner)],
+            ),
+        };
+        body.output("y", DType::F32, &[4.into()]).to_body()
+    };
+    let inner = (1..depth).fold(branch("last", None), |inner, _| {
+        branch("body", Some(inner))
+    });
+    let mut graph = GraphBuilder::new("deep", 17);
+    graph
+        .input("x", DType::F32, &[4.into()])
+        .input("flag", DType::Bool, &[])
+        .node_with(
+            "If",
+            &["flag"],
+            &["z"],
+            vec![builder::body("then_branch", inner)],
+        )
+        .output("z", DType::F32, &[4.into()]);
+    graph
+}
+
+#[test]
+fn bodies_are_read_to_the_stated_depth_and_refused_by_node_beyond_it() {
+    let file = |depth| Bytes::from(deep(depth).to_model_proto().encode_to_vec());
+    let graph = Graph::from_bytes(&file(MAX_NESTING)).unwrap();
+    let again = Bytes::from(graph.to_model_proto().encode_to_vec());
+    assert_eq!(Graph::from_bytes(&again).unwrap().nodes, graph.nodes);
+    // One body too many, and so many that the decoder gives up before the bodies are counted.
+    for depth in [MAX_NESTING + 1, 40, 400] {
+        let error = Graph::from_bytes(&file(depth)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "node `z/node` (If) nests control-flow bodies more than 30 deep",
+            "{depth} deep"
+        );
+    }
+}
+
+#[test]
+fn types_nested_beyond_measure_are_refused_by_value() {
+    use crate::proto::{TypeProto, type_proto};
+    let mut kind = crate::tensor_type(DType::F32, None);
+    for _ in 0..60 {
+        kind = TypeProto {
+            value: Some(type_proto::Value::SequenceType(Box::new(
+                type_proto::Sequence {
+                    elem_type: Some(Box::new(kind)),
+                },
+            ))),
+            ..TypeProto::default()
+        };
+    }
+    let mut model = small().to_model_proto();
+    let graph = model.graph.as_mut().unwrap();
+    graph.value_info.push(crate::proto::ValueInfoProto {
+        name: Some("a".into()),
+        r#type: Some(kind),
+        ..Default::default()
+    });
+    let error = Graph::from_bytes(&Bytes::from(model.encode_to_vec())).unwrap_err();
+    assert!(
+        matches!(&error.problem, ReadProblem::TypeNesting { value } if value == "a"),
+        "{error}"
+    );
+}
+
+#[test]
+fn operators_of_the_first_years_are_kept_opaque() {
+    let mut builder = GraphBuilder::new("old", 6);
+    builder
+        .input("x", DType::F32, &[2.into(), 3.into()])
+        .weight_f32("w", &[2], &[1.0, 2.0])
+        .node_with(
+            "Add",
+            &["x", "w"],
+            &["a"],
+            vec![builder::int("broadcast", 1), builder::int("axis", 0)],
+        )
+        .node("Relu", &["a"], &["y"])
+        .declare("a", DType::F32, &[2.into(), 3.into()])
+        .output("y", DType::F32, &[2.into(), 3.into()]);
+    let graph = builder.build().unwrap();
+    let types = crate::infer::infer(&graph, &seamline_plan::Bindings::new());
+    let shape = |name: &str| types.shape(graph.find(name).unwrap()).map(<[_]>::to_vec);
+    // By today's rules 2 × 3 and 2 do not broadcast, and `Add` would contradict the file.
+    assert_eq!(shape("a").unwrap(), [2.into(), 3.into()]);
+    let written = Graph::from_model_proto(graph.to_model_proto()).unwrap();
+    assert_eq!((written.opset(), &written.nodes), (6, &graph.nodes));
+
+    let mut model = small().to_model_proto();
+    model.opset_import.clear();
+    let graph = Graph::from_model_proto(model).unwrap();
+    let types = crate::infer::infer(&graph, &seamline_plan::Bindings::new());
+    assert_eq!(
+        types.shape(graph.find("a").unwrap()),
+        None,
+        "without imports a model is of the first version"
+    );
 }
 
 #[test]
