@@ -95,4 +95,23 @@ mod tests {
         assert_eq!(columns.to_i64s().unwrap(), [224]);
         assert_eq!(columns.dims().unwrap(), Vec::<u64>::new());
     }
+
+    #[test]
+    fn an_integer_input_times_zero_is_a_constant_and_a_float_one_is_not() {
+        let mut builder = GraphBuilder::new("zero", 17);
+        builder
+            .input("rate", DType::I64, &[])
+            .input("gain", DType::F32, &[])
+            .weight_i64("none", &[], &[0])
+            .weight_f32("nothing", &[], &[0.0])
+            .node("Mul", &["rate", "none"], &["off"])
+            .node("Mul", &["gain", "nothing"], &["quiet"])
+            .output("off", DType::I64, &[])
+            .output("quiet", DType::F32, &[]);
+        let folded = builder.build().unwrap().with_known_values().unwrap();
+        let off = folded.constant(folded.find("off").unwrap()).unwrap();
+        assert_eq!(off.to_i64s().unwrap(), [0]);
+        // Not-a-number times zero is not zero.
+        assert!(folded.constant(folded.find("quiet").unwrap()).is_none());
+    }
 }

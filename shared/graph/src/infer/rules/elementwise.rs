@@ -215,9 +215,20 @@ fn variadic(call: &Call<'_>, out: &mut Out) -> Option<()> {
     Some(())
 }
 
-/// `f` over two followed inputs broadcast against each other.
+/// `f` over two inputs broadcast against each other, of which one at least is followed: what only
+/// the run knows still gives a known result where the other absorbs it, as 0 does in a product.
 fn zip(call: &Call<'_>, f: impl Fn(&Elem, &Elem) -> Elem) -> Option<Known> {
-    let (a, b) = (call.known(0)?, call.known(1)?);
+    let open = |input| {
+        let dims = call.shape(input)?.iter();
+        let dims = dims.map(|dim| usize::try_from(dim.fixed()?).ok());
+        Known::filled(dims.collect::<Option<_>>()?, Elem::Unknown)
+    };
+    let (a, b) = match (call.known(0), call.known(1)) {
+        (Some(a), Some(b)) => (a, b),
+        (Some(a), None) => (a, &open(1)?),
+        (None, Some(b)) => (&open(0)?, b),
+        (None, None) => return None,
+    };
     let dims = broadcast_sizes(&[a.dims(), b.dims()])?;
     Known::generate(dims, |index| {
         Some(f(a.at_broadcast(index)?, b.at_broadcast(index)?))
