@@ -123,6 +123,11 @@ impl GraphBuilder {
         }
     }
 
+    /// The model file's bytes, unchecked.
+    pub fn encode(&self) -> Vec<u8> {
+        prost::Message::encode_to_vec(&self.to_model_proto())
+    }
+
     /// The checked graph.
     ///
     /// # Errors
