@@ -1,6 +1,6 @@
 //! Seams of a model, and the stages between chosen ones.
 
-use seamline_graph::extract::{ExtractError, Stages, extract};
+use seamline_graph::extract::{ExtractError, Stages, extract_with_sizes};
 use seamline_graph::seams::{Costed, Seam, SeamError, SeamFinder, TensorSize};
 use seamline_graph::{NodeId, StageCut, ValueId};
 use thiserror::Error;
@@ -80,10 +80,11 @@ fn costed(model: &Model) -> Costed<'_> {
 /// [`CutError`]; seams that cross each other are named by their ids.
 pub fn stages(model: &Model, seams: &[Seam]) -> Result<Stages, CutError> {
     let cuts: Vec<StageCut> = seams.iter().map(|seam| seam.cut.clone()).collect();
-    let result = extract(&model.graph, &cuts, |id| {
+    let types = |id| {
         let facts = model.facts(id);
         Some((facts.dtype?, facts.symbolic.clone()))
-    });
+    };
+    let result = extract_with_sizes(&model.graph, &cuts, types, &model.sizes);
     let id = |position: usize| {
         seams
             .get(position)

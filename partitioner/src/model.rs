@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use seamline_graph::infer::{InputDomain, Types, batch_symbol, domains, flops, infer};
 use seamline_graph::preprocess::{ImagePreprocess, PreprocessError};
-use seamline_graph::{Graph, HazardError, NodeId, ReadError, ValueId};
+use seamline_graph::{AxisSizes, Graph, HazardError, NodeId, ReadError, ValueId};
 use seamline_ort::{
     ModelSource, Optimization, RunError, Runtime, Session, SessionError, SessionOptions,
 };
@@ -141,6 +141,7 @@ pub struct Model {
     pub batch_symbol: Option<String>,
     /// Floating-point operations of each node at the reference binding.
     pub flops: Vec<f64>,
+    pub(crate) sizes: AxisSizes,
     facts: Vec<ValueFacts>,
     domains: BTreeMap<ValueId, InputDomain>,
 }
@@ -196,6 +197,7 @@ impl Model {
         Ok(Model {
             flops: flops(&graph, &concrete),
             domains: domains(&graph, &symbolic),
+            sizes: AxisSizes::of(&graph),
             batch_symbol: batch,
             graph,
             whole,

@@ -259,5 +259,5 @@ laws! {
     layout: "layout", Which::Sampled(6), joins false;
     vit_s: "vit-s", Which::Sampled(6), joins true;
     vad_if: "vad-if", Which::Sampled(8), joins true;
-    minilm_l6_int8: "minilm-l6-int8", Which::Sampled(8), joins false;
+    minilm_l6_int8: "minilm-l6-int8", Which::Sampled(8), joins true;
 }

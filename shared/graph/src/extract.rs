@@ -1,6 +1,7 @@
 //! Stages of a cut model, each a valid model of its own.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use seamline_plan::{DType, Dim};
 use thiserror::Error;
@@ -12,6 +13,7 @@ use crate::infer::Types;
 use crate::proto::ValueInfoProto;
 use crate::read::ReadError;
 use crate::seams::roles::constant_nodes;
+use crate::sizes::{AxisSize, AxisSizes};
 use crate::write::{declaration, tensor_type};
 
 /// Element type and, where at least the rank is known, shape of a value.
@@ -134,7 +136,24 @@ pub fn extract(
     cuts: &[StageCut],
     types: impl Fn(ValueId) -> Option<ValueType>,
 ) -> Result<Stages, ExtractError> {
-    let plan = Plan::new(graph, cuts)?;
+    extract_with_sizes(graph, cuts, types, &AxisSizes::default())
+}
+
+/// As [`extract`], and a value that is the size of an axis of another that crosses, by `sizes`,
+/// does not cross: the stage behind the cut reads it off the other.
+///
+/// # Errors
+/// [`ExtractError`].
+pub fn extract_with_sizes(
+    graph: &Graph,
+    cuts: &[StageCut],
+    types: impl Fn(ValueId) -> Option<ValueType>,
+    sizes: &AxisSizes,
+) -> Result<Stages, ExtractError> {
+    let plan = Plan {
+        sizes,
+        ..Plan::new(graph, cuts)?
+    };
     let mut live: Vec<BTreeSet<ValueId>> = vec![BTreeSet::new()];
     live.extend(cuts.iter().map(|cut| {
         let crossing = cut.crossing.iter().copied();
@@ -166,10 +185,15 @@ struct Part {
     inputs: Vec<ValueId>,
     weights: BTreeSet<ValueId>,
     outputs: Vec<ValueId>,
+    /// Values that would be inputs, but are read off others.
+    sizes: Vec<AxisSize>,
 }
+
+static NO_SIZES: LazyLock<AxisSizes> = LazyLock::new(AxisSizes::default);
 
 struct Plan<'a> {
     graph: &'a Graph,
+    sizes: &'a AxisSizes,
     constant: Vec<bool>,
     /// The stage that runs each node, repeats aside.
     stage: Vec<usize>,
@@ -210,6 +234,7 @@ impl<'a> Plan<'a> {
         );
         Ok(Plan {
             graph,
+            sizes: &NO_SIZES,
             constant: constant_nodes(graph),
             stage,
             repeated,
@@ -247,6 +272,7 @@ impl<'a> Plan<'a> {
             inputs: Vec::new(),
             weights: BTreeSet::new(),
             outputs: outputs.collect(),
+            sizes: Vec::new(),
         };
         let mut reads = BTreeSet::new();
         let mut pending = part.outputs.clone();
@@ -272,6 +298,13 @@ impl<'a> Plan<'a> {
             {
                 pending.extend(graph.node(node).reads());
             }
+        }
+        for &value in reads.difference(owed) {
+            let others = reads.iter().copied().filter(|&other| other != value);
+            part.sizes.extend(self.sizes.find(graph, value, others));
+        }
+        for size in &part.sizes {
+            reads.remove(&size.value);
         }
         // Graph inputs keep the order of the model.
         part.inputs = graph
@@ -361,6 +394,8 @@ fn build(
     // Training refers to the weights of the whole model.
     model.training_info.clear();
     let mut proto = graph.to_graph_proto_of(nodes());
+    let sizes = part.sizes.iter();
+    proto.node.extend(sizes.flat_map(|size| size.nodes(graph)));
     proto.input = inputs;
     proto.output = outputs;
     let (dense, sparse): (Vec<_>, Vec<_>) = weights

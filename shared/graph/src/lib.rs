@@ -26,6 +26,7 @@ pub mod preprocess;
 pub mod proto;
 mod read;
 pub mod seams;
+mod sizes;
 mod tensor;
 #[cfg(test)]
 mod tests;
@@ -35,5 +36,6 @@ pub use cut::{Sides, StageCut};
 pub use graph::{Graph, ModelHeader, Node, NodeId, Value, ValueId, canonical_domain};
 pub use hazards::{Hazard, HazardError};
 pub use read::{ReadError, ReadProblem};
+pub use sizes::AxisSizes;
 pub use tensor::{Initializer, TensorDataError};
 pub use write::{ExternalOptions, ExternalWeights, WriteError, WriteOptions, tensor_type};

@@ -294,6 +294,7 @@ impl Builder {
             let id = self.make(initializer.tensor.name(), || "an initializer".into())?;
             let dims = initializer.dims()?;
             if let Some(raw) = &initializer.tensor.raw_data
+                && initializer.is_sized()
                 && raw.len() as u64 != initializer.byte_len()?
             {
                 initializer.bytes()?;

@@ -80,6 +80,12 @@ impl Initializer {
         DType::from_code(self.code())
     }
 
+    /// Whether elements have a fixed size: not strings, nor types that ONNX had not defined yet when
+    /// this was written, whose content is kept as it is.
+    pub fn is_sized(&self) -> bool {
+        bits_of(self.code()) > 0
+    }
+
     /// Dimensions.
     ///
     /// # Errors
@@ -108,7 +114,7 @@ impl Initializer {
             .ok_or_else(|| self.error(format!("dimensions {dims:?} pass 64 bits")))
     }
 
-    /// Bytes of the content, without touching it; 0 for strings.
+    /// Bytes of the content, without touching it; 0 where elements have no fixed size.
     ///
     /// # Errors
     /// As [`Initializer::elements`].

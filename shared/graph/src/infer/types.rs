@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use seamline_plan::{DType, Dim};
 
-use super::known::Fact;
+use super::known::{Elem, Fact};
 use crate::{NodeId, ValueId};
 
 /// Dtypes and shapes of a graph's values.
@@ -52,6 +52,15 @@ impl Types {
     /// The elements of an integer tensor that is the same in every run, row-major.
     pub(crate) fn known_integers(&self, id: ValueId) -> Option<Vec<i64>> {
         self.fact(id)?.known.as_ref()?.ints()
+    }
+
+    /// The symbol whose size is the value's only element.
+    pub(crate) fn symbol(&self, id: ValueId) -> Option<&str> {
+        let fact = self.fact(id).filter(|fact| fact.dtype == Some(DType::I64))?;
+        match fact.known.as_ref()?.single()? {
+            Elem::Sym(symbol) => Some(symbol),
+            _ => None,
+        }
     }
 
     pub(super) fn fact(&self, id: ValueId) -> Option<&Fact> {
