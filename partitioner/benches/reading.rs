@@ -118,7 +118,11 @@ fn external(folder: &Path) -> PathBuf {
     builder.input("h0", DType::F32, &[Dim::Sym("N".into()), 4096.into()]);
     for layer in 0..LAYERS {
         let name = format!("w{layer}");
-        let dims = if layer % 2 == 0 { [4096, 16_384] } else { [16_384, 4096] };
+        let dims = if layer % 2 == 0 {
+            [4096, 16_384]
+        } else {
+            [16_384, 4096]
+        };
         let mut weight = builder::tensor(&name, DType::F32, &dims, Vec::new());
         weight.raw_data = None;
         weight.data_location = Some(tensor_proto::DataLocation::External.into());
@@ -132,7 +136,9 @@ fn external(folder: &Path) -> PathBuf {
             entry("length", WEIGHT.to_string()),
         ];
         let (from, to) = (format!("h{layer}"), format!("h{}", layer + 1));
-        builder.weight(weight).node("MatMul", &[&from, &name], &[&to]);
+        builder
+            .weight(weight)
+            .node("MatMul", &[&from, &name], &[&to]);
     }
     let last = format!("h{LAYERS}");
     builder.output(&last, DType::F32, &[Dim::Sym("N".into()), 4096.into()]);

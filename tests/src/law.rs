@@ -101,11 +101,7 @@ pub fn split_differences(
 }
 
 /// The halves of each seam, or its id and why it has none.
-fn halves(
-    model: &Model,
-    seams: &[Seam],
-    folder: &Path,
-) -> Vec<Result<Halves, (String, String)>> {
+fn halves(model: &Model, seams: &[Seam], folder: &Path) -> Vec<Result<Halves, (String, String)>> {
     let mut weights = ExternalWeights::new(WEIGHTS, 1024);
     let encode = |seam: &Seam| {
         let fail = |problem: String| (seam.id.clone(), problem);

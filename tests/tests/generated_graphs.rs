@@ -76,7 +76,11 @@ struct Script {
 }
 
 fn scripts() -> impl Strategy<Value = Script> {
-    let step = (prop::sample::select(&STEPS[..]), any::<Index>(), any::<Index>());
+    let step = (
+        prop::sample::select(&STEPS[..]),
+        any::<Index>(),
+        any::<Index>(),
+    );
     (
         prop::collection::vec(step, 4..24),
         prop::collection::vec(any::<Index>(), 0..3),
@@ -252,7 +256,12 @@ fn graph(script: &Script) -> Graph {
     let mut outputs = BTreeSet::from([last]);
     let made = |name: &&String| name.starts_with('v');
     let floats: Vec<&String> = writer.floats.iter().filter(made).collect();
-    outputs.extend(script.outputs.iter().map(|index| (*index.get(&floats)).clone()));
+    outputs.extend(
+        script
+            .outputs
+            .iter()
+            .map(|index| (*index.get(&floats)).clone()),
+    );
     for output in outputs {
         writer.builder.output(&output, DType::F32, &shape());
     }
@@ -272,9 +281,11 @@ fn seams(model: &Model) -> Vec<Seam> {
         let at = [value.name.clone()];
         let found = find_seams(model, &at).map_or(Vec::new(), |seams| seams.chosen);
         // A cut before all work or behind it is no cut: one half would be empty.
-        seams.extend(found.into_iter().filter(|seam| {
-            0 < seam.depth_flops && seam.depth_flops < seam.total_flops
-        }));
+        seams.extend(
+            found
+                .into_iter()
+                .filter(|seam| 0 < seam.depth_flops && seam.depth_flops < seam.total_flops),
+        );
     }
     let mut seen = BTreeSet::new();
     seams.retain(|seam| seen.insert(seam.cut.crossing.clone()));
@@ -284,8 +295,7 @@ fn seams(model: &Model) -> Vec<Seam> {
 /// Seams over which the law was held, for the test that nothing was skipped.
 fn holds(script: &Script) -> Result<usize, TestCaseError> {
     let hash = Fingerprint::of(b"generated");
-    let mut model =
-        Model::new(graph(script), "generated".into(), hash, &Bindings::new()).unwrap();
+    let mut model = Model::new(graph(script), "generated".into(), hash, &Bindings::new()).unwrap();
     model.learn(&runtime(), 1).unwrap();
     let seams = seams(&model);
     // One row, as the sizes were inferred for, and three, which only the symbol allows.

@@ -1,7 +1,6 @@
 //! Stages of a cut model, each a valid model of its own.
 
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
 
 use seamline_plan::{DType, Dim};
 use thiserror::Error;
@@ -136,11 +135,12 @@ pub fn extract(
     cuts: &[StageCut],
     types: impl Fn(ValueId) -> Option<ValueType>,
 ) -> Result<Stages, ExtractError> {
-    extract_with_sizes(graph, cuts, types, &AxisSizes::default())
+    stages_of(&Plan::new(graph, cuts)?, cuts, &types)
 }
 
 /// As [`extract`], and a value that is the size of an axis of another that crosses, by `sizes`,
-/// does not cross: the stage behind the cut reads it off the other.
+/// does not cross: the stage behind the cut reads it off the other. Where that would leave a stage
+/// without nodes, as it made nothing but sizes, they cross all the same.
 ///
 /// # Errors
 /// [`ExtractError`].
@@ -150,10 +150,20 @@ pub fn extract_with_sizes(
     types: impl Fn(ValueId) -> Option<ValueType>,
     sizes: &AxisSizes,
 ) -> Result<Stages, ExtractError> {
-    let plan = Plan {
-        sizes,
-        ..Plan::new(graph, cuts)?
-    };
+    let mut plan = Plan::new(graph, cuts)?;
+    plan.sizes = Some(sizes);
+    match stages_of(&plan, cuts, &types) {
+        Err(ExtractError::Empty { .. }) => extract(graph, cuts, types),
+        result => result,
+    }
+}
+
+fn stages_of(
+    plan: &Plan<'_>,
+    cuts: &[StageCut],
+    types: &impl Fn(ValueId) -> Option<ValueType>,
+) -> Result<Stages, ExtractError> {
+    let graph = plan.graph;
     let mut live: Vec<BTreeSet<ValueId>> = vec![BTreeSet::new()];
     live.extend(cuts.iter().map(|cut| {
         let crossing = cut.crossing.iter().copied();
@@ -167,7 +177,7 @@ pub fn extract_with_sizes(
     for stage in (0..=cuts.len()).rev() {
         let (before, after) = live.split_at_mut(stage + 1);
         let part = plan.walk(stage, &mut before[stage], &after[0])?;
-        stages.push(build(graph, stage, part, &types)?);
+        stages.push(build(graph, stage, part, types)?);
     }
     stages.reverse();
     let crossing = live[1..=cuts.len()]
@@ -189,11 +199,9 @@ struct Part {
     sizes: Vec<AxisSize>,
 }
 
-static NO_SIZES: LazyLock<AxisSizes> = LazyLock::new(AxisSizes::default);
-
 struct Plan<'a> {
     graph: &'a Graph,
-    sizes: &'a AxisSizes,
+    sizes: Option<&'a AxisSizes>,
     constant: Vec<bool>,
     /// The stage that runs each node, repeats aside.
     stage: Vec<usize>,
@@ -234,7 +242,7 @@ impl<'a> Plan<'a> {
         );
         Ok(Plan {
             graph,
-            sizes: &NO_SIZES,
+            sizes: None,
             constant: constant_nodes(graph),
             stage,
             repeated,
@@ -299,9 +307,11 @@ impl<'a> Plan<'a> {
                 pending.extend(graph.node(node).reads());
             }
         }
-        for &value in reads.difference(owed) {
-            let others = reads.iter().copied().filter(|&other| other != value);
-            part.sizes.extend(self.sizes.find(graph, value, others));
+        if let Some(sizes) = self.sizes {
+            for &value in reads.difference(owed) {
+                let others = reads.iter().copied().filter(|&other| other != value);
+                part.sizes.extend(sizes.find(graph, value, others));
+            }
         }
         for size in &part.sizes {
             reads.remove(&size.value);

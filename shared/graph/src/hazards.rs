@@ -99,10 +99,25 @@ mod tests {
 
     #[test]
     fn equations_are_told_from_what_hangs_the_runtime() {
-        for good in ["ij,jk", "ij , jk -> ik", "...ij,...jk->...ik", "i->", "->", ""] {
+        for good in [
+            "ij,jk",
+            "ij , jk -> ik",
+            "...ij,...jk->...ik",
+            "i->",
+            "->",
+            "",
+        ] {
             assert!(is_equation(good), "{good}");
         }
-        for bad in ["i.j->ij", "ij..->ij", "....ij->ij", "ij-", "ij-ij", "i1->i1", "a->b->c"] {
+        for bad in [
+            "i.j->ij",
+            "ij..->ij",
+            "....ij->ij",
+            "ij-",
+            "ij-ij",
+            "i1->i1",
+            "a->b->c",
+        ] {
             assert!(!is_equation(bad), "{bad}");
         }
     }

@@ -28,7 +28,11 @@ impl AxisSizes {
     /// shapes of the example that they traced.
     pub fn of(graph: &Graph) -> AxisSizes {
         let mut bare = graph.clone();
-        for value in bare.values.iter_mut().filter(|value| value.producer.is_some()) {
+        for value in bare
+            .values
+            .iter_mut()
+            .filter(|value| value.producer.is_some())
+        {
             value.shape = None;
         }
         // Bodies hold declarations of their own.
@@ -142,12 +146,52 @@ mod tests {
         let (graph, stages) = cut("Relu");
         assert_eq!(stages.crossing, [[graph.find("a").unwrap()]]);
         let tail = &stages.stages[1].graph;
-        let ops: Vec<&str> = tail.nodes.iter().map(|node| node.op_type.as_str()).collect();
+        let ops: Vec<&str> = tail
+            .nodes
+            .iter()
+            .map(|node| node.op_type.as_str())
+            .collect();
         assert_eq!(ops, ["Constant", "Shape", "Gather", "Concat", "Reshape"]);
         let types = infer(tail, &Bindings::new());
         let rows = tail.find("rows").unwrap();
         assert_eq!(types.symbol(rows), Some("N"));
         assert_eq!(types.shape(rows).unwrap(), [Dim::Fixed(1)]);
+    }
+
+    #[test]
+    fn a_stage_that_makes_nothing_but_sizes_keeps_them() {
+        let shape = ["N".into(), 4.into()];
+        let mut builder = GraphBuilder::new("sizes", 17);
+        builder
+            .input("x", DType::F32, &shape)
+            .input("z", DType::F32, &shape)
+            .weight_i64("columns", &[1], &[4])
+            .node("Sigmoid", &["x"], &["a"])
+            .node_with(
+                "Shape",
+                &["a"],
+                &["rows"],
+                vec![builder::int("start", 0), builder::int("end", 1)],
+            )
+            .node_with(
+                "Concat",
+                &["rows", "columns"],
+                &["target"],
+                vec![builder::int("axis", 0)],
+            )
+            .node("Reshape", &["z", "target"], &["y"])
+            .output("y", DType::F32, &shape);
+        let graph = builder.build().unwrap();
+        let find = |name: &str| graph.find(name).unwrap();
+        let cut = StageCut {
+            crossing: vec![find("z"), find("rows")],
+            frontier: vec![graph.value(find("target")).producer.unwrap()],
+            repeated: Vec::new(),
+        };
+        let types = |_| Some((DType::F32, Some(vec![Dim::Unknown])));
+        let sizes = AxisSizes::of(&graph);
+        let stages = extract_with_sizes(&graph, &[cut], types, &sizes).unwrap();
+        assert_eq!(stages.crossing, [[find("z"), find("rows")]]);
     }
 
     #[test]

@@ -86,7 +86,10 @@ fn try_model(name: &str, through_values: bool) -> (usize, usize) {
 
 /// The cheapest seam through each value that has one, those of `listed` left out.
 fn seams_through_values(model: &Model, listed: &[Seam]) -> Vec<Seam> {
-    let mut seen: BTreeSet<_> = listed.iter().map(|seam| seam.cut.crossing.clone()).collect();
+    let mut seen: BTreeSet<_> = listed
+        .iter()
+        .map(|seam| seam.cut.crossing.clone())
+        .collect();
     let mut found = Vec::new();
     for value in &model.graph.values {
         let at = [value.name.clone()];

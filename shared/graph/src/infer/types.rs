@@ -56,7 +56,9 @@ impl Types {
 
     /// The symbol whose size is the value's only element.
     pub(crate) fn symbol(&self, id: ValueId) -> Option<&str> {
-        let fact = self.fact(id).filter(|fact| fact.dtype == Some(DType::I64))?;
+        let fact = self
+            .fact(id)
+            .filter(|fact| fact.dtype == Some(DType::I64))?;
         match fact.known.as_ref()?.single()? {
             Elem::Sym(symbol) => Some(symbol),
             _ => None,

@@ -150,7 +150,12 @@ impl<'a> PivotCell<'a> {
     /// Values beside each other, as in a very wide node's inputs, leave each other undecided, and
     /// their cuts would take quadratic time together: after `effort` undecided nodes and their
     /// edges, the values that are left get none. Those that were served are spread evenly.
-    pub(crate) fn cuts(&self, pivots: &[ValueId], strict: bool, mut effort: usize) -> Vec<PivotCut> {
+    pub(crate) fn cuts(
+        &self,
+        pivots: &[ValueId],
+        strict: bool,
+        mut effort: usize,
+    ) -> Vec<PivotCut> {
         let pivots: Vec<Pivot> = pivots
             .iter()
             .filter_map(|&value| self.pivot(value, strict))

@@ -120,9 +120,7 @@ fn deep(depth: usize) -> GraphBuilder {
         };
         body.output("y", DType::F32, &[4.into()]).to_body()
     };
-    let inner = (1..depth).fold(branch("last", None), |inner, _| {
-        branch("body", Some(inner))
-    });
+    let inner = (1..depth).fold(branch("last", None), |inner, _| branch("body", Some(inner)));
     let mut graph = GraphBuilder::new("deep", 17);
     graph
         .input("x", DType::F32, &[4.into()])

@@ -92,7 +92,9 @@ fn weights_of_every_type_are_kept_in_whatever_form_they_have() {
             ..TensorProto::default()
         };
         // What has no size of its own is kept with whatever content it has.
-        let length = usize::try_from((ELEMENTS * bits).div_ceil(8)).unwrap().max(1);
+        let length = usize::try_from((ELEMENTS * bits).div_ceil(8))
+            .unwrap()
+            .max(1);
         graph.initializer.push(TensorProto {
             raw_data: Some(vec![0x5a; length].into()),
             ..base.clone()
