@@ -39,13 +39,13 @@ impl Graph {
     pub fn check_hazards(&self) -> Result<(), HazardError> {
         for node in &self.nodes {
             check(&node.domain, &node.op_type, &node.name, &node.attributes)?;
-            let inner = node.bodies().flat_map(|(_, body)| all_nodes(body));
-            inner.map(check_proto).collect::<Result<(), _>>()?;
+            let mut inner = node.bodies().flat_map(|(_, body)| all_nodes(body));
+            inner.try_for_each(check_proto)?;
         }
         for node in self.header.functions().iter().flat_map(|it| &it.node) {
             check_proto(node)?;
-            let inner = bodies_of(node).flat_map(all_nodes);
-            inner.map(check_proto).collect::<Result<(), _>>()?;
+            let mut inner = bodies_of(node).flat_map(all_nodes);
+            inner.try_for_each(check_proto)?;
         }
         Ok(())
     }

@@ -57,7 +57,7 @@ impl AxisSizes {
         let rank = self.types.shape(value)?.len();
         let name = &graph.value(value).name;
         let is_new = |part: &&str| graph.find(&inner_name(name, part)).is_none();
-        if !["axis", "shape"].iter().all(|part| is_new(&part)) {
+        if !["axis", "shape"].iter().all(is_new) {
             return None;
         }
         given.find_map(|source| {
