@@ -47,6 +47,8 @@ pub(crate) struct PivotCell<'a> {
     costed: &'a Costed<'a>,
     cell: &'a Cell,
     pub(super) is_cheap: Vec<bool>,
+    /// Whether an ordinary node reads what the node makes, directly or through cheap ones.
+    leads_on: Vec<bool>,
     /// Places of the nodes whose values a node reads.
     pub(super) makers: Vec<Vec<usize>>,
     /// Places of the nodes that read what a node makes.
@@ -67,7 +69,7 @@ pub(super) struct Pivot {
     /// Ordinary readers, directly or through cheap nodes: they stand in the tail.
     pub(super) after: Vec<usize>,
     /// Cheap direct readers that the tail must run, so that the value itself crosses.
-    through: Vec<usize>,
+    through: BTreeSet<usize>,
 }
 
 /// A minimum cut.
@@ -93,6 +95,7 @@ impl<'a> PivotCell<'a> {
                 .iter()
                 .map(|&id| costed.role(id) == Role::Cheap)
                 .collect(),
+            leads_on: vec![false; count],
             makers: vec![Vec::new(); count],
             readers: vec![Vec::new(); count],
             values: Vec::new(),
@@ -114,6 +117,8 @@ impl<'a> PivotCell<'a> {
             }
         }
         for place in (0..count).rev() {
+            let leads_on = |&reader: &usize| !local.is_cheap[reader] || local.leads_on[reader];
+            local.leads_on[place] = local.readers[place].iter().any(leads_on);
             local.flops_from[place] = local.flops_from[place + 1] + local.flops[place];
         }
         local
@@ -191,31 +196,22 @@ impl<'a> PivotCell<'a> {
     fn pivot(&self, value: ValueId, strict: bool) -> Option<Pivot> {
         let value = &self.values[*self.by_value.get(&value)?];
         let mut after = BTreeSet::new();
-        let mut through = Vec::new();
-        for &reader in &value.readers {
-            if !self.is_cheap[reader] {
-                after.insert(reader);
-                continue;
-            }
-            let mut seen = BTreeSet::new();
-            let mut pending = vec![reader];
-            let mut leads_on = false;
-            while let Some(place) = pending.pop() {
-                if !self.is_cheap[place] {
-                    after.insert(place);
-                    leads_on = true;
-                } else if seen.insert(place) {
-                    pending.extend(&self.readers[place]);
-                }
-            }
-            if leads_on {
-                through.push(reader);
+        let mut seen = BTreeSet::new();
+        let mut pending = value.readers.clone();
+        while let Some(place) = pending.pop() {
+            if !self.is_cheap[place] {
+                after.insert(place);
+            } else if seen.insert(place) {
+                pending.extend(&self.readers[place]);
             }
         }
         // An ordinary reader takes the value itself, so that it crosses in any case.
-        if !strict || value.readers.iter().any(|&reader| !self.is_cheap[reader]) {
-            through.clear();
-        }
+        let is_through = |&reader: &usize| self.leads_on[reader];
+        let through = if strict && value.readers.iter().all(|&reader| self.is_cheap[reader]) {
+            value.readers.iter().copied().filter(is_through).collect()
+        } else {
+            BTreeSet::new()
+        };
         (!after.is_empty()).then(|| Pivot {
             maker: value.maker,
             after: after.into_iter().collect(),
