@@ -47,13 +47,16 @@ def token_of(identity: Path, device: str | None) -> bytes | None:
 
 
 def run_model(model: Path, inputs: Values) -> Values:
-    """Runs an ONNX model on those of `inputs` that it has."""
+    """Runs an ONNX model on its inputs among `inputs`."""
     import onnxruntime  # Only heads and --check need it.
 
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    fed = {each.name: inputs[each.name] for each in session.get_inputs() if each.name in inputs}
-    names = [each.name for each in session.get_outputs()]
-    return dict(zip(names, session.run(names, fed), strict=True))
+    try:
+        session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+        fed = {node.name: inputs[node.name] for node in session.get_inputs()}
+        names = [node.name for node in session.get_outputs()]
+        return dict(zip(names, session.run(names, fed), strict=True))
+    except Exception as error:  # ONNX Runtime's errors have no other base.
+        raise BundleError(f"{model.name} cannot be run: {error}") from error
 
 
 def crossing(bundle: Bundle, cut: Cut, inputs: Values) -> Values:
@@ -182,7 +185,7 @@ def main() -> int:
     logging.getLogger("quic").setLevel(logging.CRITICAL)
     try:
         asyncio.run(run(arguments()))
-    except (BundleError, ServiceError, wire.WireError, ValueError, OSError) as error:
+    except (BundleError, ServiceError, wire.WireError, ValueError, OSError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

@@ -32,6 +32,7 @@ ALERTS = {
     42: "the certificate is bad",
     45: "the certificate has expired",
     48: "the certificate's authority is not known",
+    51: "a signature does not verify",
     116: "a certificate is required",
     120: "no common ALPN",
 }
@@ -136,10 +137,8 @@ class Connection(QuicConnectionProtocol):
             match wire.control_message(await self._control.frame()):
                 case wire.Opened(contract):
                     return contract
-                case wire.OpenRefused(code, message, known):
-                    held = ", ".join(each.hex()[:12] for each in known) or "none"
-                    text = f"{wire.code_name(code)}: {message}; held of this model: {held}"
-                    raise ServiceError(f"open refused: {text}")
+                case wire.OpenRefused(code, message):
+                    raise ServiceError(f"open refused: {wire.code_name(code)}: {message}")
                 case wire.Draining():
                     raise ServiceError("the service is draining; connect to another one")
 
