@@ -93,6 +93,12 @@ def decode(cut: Cut, headers: list[wire.TensorHeader], payloads: list[bytes]) ->
     return outputs
 
 
+def made_here(bundle: Bundle, values: Values) -> Values:
+    """Outputs that the device's stages made, which do not come back ("The manifest")."""
+    names = [spec["name"] for spec in bundle.manifest["outputs"]]
+    return {name: values[name] for name in names if name in values}
+
+
 def inputs_of(bundle: Bundle, options: argparse.Namespace, step: int) -> Values:
     """The inputs of a step: those given, and random ones for the rest."""
     inputs = bundle.draw(np.random.default_rng([options.seed, step]))
@@ -151,7 +157,8 @@ async def requests(connection: Connection, bundle: Bundle, options: argparse.Nam
     checker = Checker(bundle, options.check) if options.check else None
     for step in range(options.steps):
         inputs = inputs_of(bundle, options, step)
-        tensors = encode(cut, crossing(bundle, cut, inputs), options.codec)
+        values = crossing(bundle, cut, inputs)
+        tensors = encode(cut, values, options.codec)
         header = wire.RequestHeader(
             id=secrets.randbits(128),
             contract=contract,
@@ -163,7 +170,7 @@ async def requests(connection: Connection, bundle: Bundle, options: argparse.Nam
         )
         payloads = [data for _, data in tensors]
         answer, replies = await connection.infer(header, payloads)
-        outputs = decode(cut, answer.tensors, replies)
+        outputs = made_here(bundle, values) | decode(cut, answer.tensors, replies)
         describe(outputs, answer, sum(map(len, payloads)), step)
         if checker:
             checker.compare(inputs, outputs)
