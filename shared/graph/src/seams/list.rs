@@ -15,7 +15,7 @@ const SAME_DEPTH: f64 = 0.0025;
 
 /// What finding the seams between single-value seams may cost in all, in undecided nodes and their
 /// edges: well under a second. Trained models take a fraction of it.
-const EFFORT: usize = 1 << 21;
+const EFFORT: usize = 1 << 20;
 
 /// Finds seams of one graph.
 pub struct SeamFinder<'a> {
