@@ -309,7 +309,11 @@ impl<'a> Plan<'a> {
         }
         if let Some(sizes) = self.sizes {
             for &value in reads.difference(owed) {
-                let others = reads.iter().copied().filter(|&other| other != value);
+                let others = || reads.iter().copied().filter(|&other| other != value);
+                // A graph input may be state that the service keeps: other values come first.
+                let is_made = |other: &ValueId| graph.value(*other).producer.is_some();
+                let made = others().filter(is_made);
+                let others = made.chain(others().filter(|other| !is_made(other)));
                 part.sizes.extend(sizes.find(graph, value, others));
             }
         }
