@@ -45,6 +45,7 @@ prop_compose! {
         trace in prop::option::of(trace()),
         tensors in vec(tensor(), 0..6),
     ) -> RequestHeader {
+        let session_step = session.map_or(0, |_| session_step);
         RequestHeader {
             id, contract, cut, priority, deadline_us, trace, session, session_step, tensors,
         }
@@ -162,7 +163,7 @@ proptest! {
     fn an_error_comes_back_whole_or_cut(
         id in any::<u128>(),
         code in code(),
-        message in ".{0,900}",
+        message in "\\PC{0,900}",
         retry_after_ms in any::<Option<u32>>(),
     ) {
         let frame = encode_error(id, code, message.clone(), retry_after_ms).unwrap();
@@ -175,7 +176,7 @@ proptest! {
     #[test]
     fn control_messages_come_back(
         fingerprint in fingerprint(),
-        model in ".{0,40}",
+        model in "\\PC{0,40}",
         contract in any::<u32>(),
         load in load(),
         known in vec(fingerprint(), 0..5),
