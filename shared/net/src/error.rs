@@ -251,6 +251,16 @@ pub enum AcceptError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The device has as many connections as it may.
+    #[error("{peer}: {limit} connections of {device} are open, the limit of one device")]
+    TooMany {
+        /// Who.
+        peer: SocketAddr,
+        /// The device's name.
+        device: String,
+        /// How many it may have.
+        limit: usize,
+    },
 }
 
 /// A contract that was not opened.

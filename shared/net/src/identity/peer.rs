@@ -15,7 +15,7 @@ pub struct PeerIdentity {
 }
 
 /// What proved an identity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Proof {
     /// A client certificate.
     Certificate,
