@@ -133,16 +133,16 @@ impl Contract {
                 names.join(", ")
             )));
         }
+        // A step of a session runs on its own state, and so alone.
+        let batchable = cut.is_batchable() && header.session.is_none();
         let mut bindings = Bindings::new();
         let mut values = Vec::with_capacity(cut.crossing.len());
         for (tensor, crossing) in header.tensors.iter().zip(&cut.crossing) {
             let value = check_value(tensor, crossing, &mut bindings)?;
-            check_zero(&value, crossing)?;
+            check_zero(&value, crossing, batchable)?;
             check_size(&value, crossing, self.max_over_reference)?;
             values.push(value);
         }
-        // A step of a session runs on its own state, and so alone.
-        let batchable = cut.is_batchable() && header.session.is_none();
         let rows = if batchable {
             common_rows(cut, &values)?
         } else {
@@ -261,12 +261,15 @@ fn check_length(
 }
 
 /// A named dimension has a size: runtimes divide by it. Where the bundle itself was made with a
-/// size of 0, or only the run knows it (the boxes that a detector found), it may be 0.
-fn check_zero(value: &CheckedValue, crossing: &Crossing) -> Result<(), Refusal> {
+/// size of 0, or only the run knows it (the boxes that a detector found), it may be 0. The rows of
+/// a batch are counted elsewhere.
+fn check_zero(value: &CheckedValue, crossing: &Crossing, batchable: bool) -> Result<(), Refusal> {
     let spec = &crossing.spec;
+    let rows = crossing.batch_axis.filter(|_| batchable);
     for (axis, (dim, &got)) in spec.shape.iter().zip(&value.shape).enumerate() {
         let Dim::Sym(symbol) = dim else { continue };
-        if got == 0 && crossing.reference.get(axis) != Some(&0) {
+        let may_be_zero = crossing.reference.get(axis) == Some(&0) || rows == Some(axis);
+        if got == 0 && !may_be_zero {
             return Err(Refusal::invalid(format!(
                 "`{}` has shape {:?}; its dimension {axis}, `{symbol}`, must be at least 1",
                 spec.name, value.shape
