@@ -366,6 +366,24 @@ fn case_14_a_count_beyond_the_frame_is_malformed() {
 }
 
 #[test]
+fn case_15_a_request_names_only_what_this_connection_opened() {
+    const HANDLE: u32 = 7;
+    let header = |id| RequestHeader {
+        id,
+        contract: HANDLE,
+        ..RequestHeader::default()
+    };
+    let mut server = ServerSession::new(Limits::default());
+    let unknown = Err(Refusal::UnknownContract { contract: HANDLE });
+    assert_eq!(server.begin(1, &header(1)), unknown);
+    let refusal = OpenRefusal::unknown("net", Fingerprint([1; 32]), []);
+    server.answer_open(Err(refusal), Load::default()).unwrap();
+    assert_eq!(server.begin(2, &header(2)), unknown);
+    server.answer_open(Ok(HANDLE), Load::default()).unwrap();
+    assert_eq!(server.begin(3, &header(3)), Ok(()));
+}
+
+#[test]
 fn case_16_each_side_names_both_versions() {
     let newer = VersionRange { min: 2, max: 3 };
     let own = ServerHello {
