@@ -371,3 +371,16 @@ async fn an_address_can_be_validated_first() {
     let (request, payloads) = common::request(contract, CUT_ECHO, &[10]);
     within(client.request(request, payloads)).await.unwrap();
 }
+
+/// The reason of a close is a text like others.
+#[tokio::test]
+async fn a_clients_last_words_forge_no_line_of_a_log() {
+    let mut service = Service::start();
+    let client = connect(&service, 10_000).await.unwrap();
+    let _control = hello(&client).await;
+    let server = within(service.welcomed.recv()).await.unwrap();
+    client.close(VarInt::from_u32(0), b"bye\nERROR forged\x1b[2J");
+    let reason = within(server.wait_closed()).await.to_string();
+    assert!(reason.contains("ERROR forged"), "{reason}");
+    assert!(!reason.contains(char::is_control), "{reason:?}");
+}

@@ -39,7 +39,8 @@ pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String,
     String::deserialize(deserializer).map(printable)
 }
 
-pub(crate) fn printable(text: String) -> String {
+/// `text` from a peer, fit for a log or a terminal: control characters become U+FFFD.
+pub fn printable(text: String) -> String {
     if text.chars().any(char::is_control) {
         text.replace(char::is_control, "\u{fffd}")
     } else {
