@@ -114,11 +114,13 @@ impl Contract {
     pub fn check(&self, index: usize, header: &RequestHeader) -> Result<CheckedRequest, Refusal> {
         let cut_index = usize::from(header.cut);
         let cut = self.cut(cut_index)?;
-        if header.session.is_some() && self.manifest().states.is_empty() {
+        if let Some(session) = header.session
+            && self.manifest().states.is_empty()
+        {
             return Err(Refusal {
-                code: ErrorCode::Unsupported,
+                code: ErrorCode::UnknownSession,
                 message: format!(
-                    "`{}` keeps no state between requests; send the request without a session",
+                    "session {session}: `{}` keeps no state between requests; send the request without a session",
                     self.manifest().model.name
                 ),
             });

@@ -253,7 +253,7 @@ fn resize(header: &mut RequestHeader, rows: u64, length: u64) {
 
 #[test]
 fn case_15_a_request_names_only_what_the_bundle_holds() {
-    use ErrorCode::Unsupported;
+    use ErrorCode::{UnknownSession, Unsupported};
     check_refusals(&[
         (|h| h.cut = 3, Unsupported, "cut 3 asked for"),
         (|h| h.cut = u16::MAX, Unsupported, "cut 65535 asked for"),
@@ -278,8 +278,8 @@ fn case_15_a_request_names_only_what_the_bundle_holds() {
         (|h| h.tensors[1].codec = 255, Unsupported, "codec 255"),
         (
             |h| h.session = Some(1),
-            Unsupported,
-            "`sequence` keeps no state",
+            UnknownSession,
+            "session 1: `sequence` keeps no state",
         ),
     ]);
 }
