@@ -79,7 +79,7 @@ async fn nan_and_other_odd_values_cross_the_system_unharmed() {
     let x = ODD.map(f32::from_bits).to_vec();
     let x = Tensor::from_vec(vec![2, 2, 2], x).unwrap();
     let expected: Vec<u32> = [0, 2, 1, 3, 4, 6, 5, 7].map(|at: usize| ODD[at]).to_vec();
-    for at in ["input", "b"] {
+    for at in ["input", "s0"] {
         let client = service.client(bundle()).cut(at).build().await.unwrap();
         let answer = client.infer(values([("x", x.clone())])).await.unwrap();
         let y = answer.output("y").unwrap().as_slice::<f32>().unwrap();
