@@ -437,10 +437,10 @@ fn case_16_a_refused_contract_names_both_fingerprints() {
     );
 }
 
-/// 3 GiB declared, and its length carried in 64 bits; the limit is in the error.
+/// 5 GiB declared, more than 32 bits count, and its length carried in 64 bits; the limit is in the error.
 #[test]
 fn case_17_lengths_have_64_bits_and_the_limit_is_stated() {
-    let bytes = 3u64 << 30;
+    let bytes = 5u64 << 30;
     let header = RequestHeader {
         tensors: vec![odd(0, 2, &[bytes], bytes)],
         ..RequestHeader::default()
@@ -449,7 +449,7 @@ fn case_17_lengths_have_64_bits_and_the_limit_is_stated() {
     let error = read::<RequestHeader>(&frame, &[1000]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the request's payload is 3221225472 bytes; the limit is 268435456 bytes"
+        "the request's payload is 5368709120 bytes; the limit is 268435456 bytes"
     );
 
     let limits = Limits {
