@@ -11,7 +11,7 @@ use seamline_wire::{
 };
 use tokio::time::timeout_at;
 
-use super::quota::Arriving;
+use super::quota::{Arriving, TooMany};
 use super::{ClientAuth, ServerConnection, ServerOptions};
 use crate::error::varint;
 use crate::identity::PeerIdentity;
@@ -83,9 +83,9 @@ pub(super) async fn run(
             });
         }
     };
-    let place = match place.claim(&identity) {
+    let place = match place.claim(identity) {
         Ok(place) => place,
-        Err(limit) => {
+        Err(TooMany { identity, limit }) => {
             let code = ErrorCode::Overloaded;
             let reason = format!(
                 "{limit} connections of this device are open, the most that it may have; close one"
@@ -116,13 +116,12 @@ pub(super) async fn run(
             }
         }
     }
-    tracing::debug!(%peer, device = %identity, agent = %hello.agent, "client welcomed");
+    tracing::debug!(%peer, device = %place.identity(), agent = %hello.agent, "client welcomed");
     Ok(ServerConnection::start(
         connection,
         (send, recv),
         machine.into_rest(),
         options,
-        identity,
         hello.agent,
         contracts,
         place,

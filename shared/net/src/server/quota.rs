@@ -8,10 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::identity::{PeerIdentity, Proof};
-
-/// A device, whichever of its names.
-type Device = (Proof, String);
+use crate::identity::PeerIdentity;
 
 /// The counts of an endpoint.
 #[derive(Clone)]
@@ -29,7 +26,7 @@ struct Shared {
 struct Counts {
     arriving: usize,
     addresses: HashMap<IpAddr, usize>,
-    devices: HashMap<Device, usize>,
+    devices: HashMap<PeerIdentity, usize>,
 }
 
 impl Quotas {
@@ -84,32 +81,41 @@ pub(super) struct Arriving {
 
 impl Arriving {
     /// The place of a client that has proved to be `identity`, or the limit of one device.
-    pub(super) fn claim(self, identity: &PeerIdentity) -> Result<Place, usize> {
-        let device = (identity.proof, identity.name.clone());
-        let shared = Arc::clone(&self.at.shared);
-        if !take(
-            &mut shared.counts.lock().devices,
-            device.clone(),
-            shared.per_device,
-        ) {
-            return Err(shared.per_device);
+    pub(super) fn claim(self, identity: PeerIdentity) -> Result<Place, TooMany> {
+        let shared = &self.at.shared;
+        let limit = shared.per_device;
+        if !take(&mut shared.counts.lock().devices, identity.clone(), limit) {
+            return Err(TooMany { identity, limit });
         }
         Ok(Place {
             at: self.at,
-            device,
+            identity,
         })
     }
+}
+
+/// A device that has as many connections as it may.
+pub(super) struct TooMany {
+    pub(super) identity: PeerIdentity,
+    pub(super) limit: usize,
 }
 
 /// A welcomed client's place. Dropping it frees it.
 pub(super) struct Place {
     at: AtAddress,
-    device: Device,
+    identity: PeerIdentity,
+}
+
+impl Place {
+    /// Who has it.
+    pub(super) fn identity(&self) -> &PeerIdentity {
+        &self.identity
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        give(&mut self.at.shared.counts.lock().devices, &self.device);
+        give(&mut self.at.shared.counts.lock().devices, &self.identity);
     }
 }
 
@@ -170,6 +176,7 @@ fn give<K: Eq + Hash>(counts: &mut HashMap<K, usize>, key: &K) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::Proof;
 
     fn device(name: &str) -> PeerIdentity {
         PeerIdentity {
@@ -187,14 +194,14 @@ mod tests {
         assert!(arrive().is_none());
         assert!(quotas.arrive("192.0.2.2".parse().unwrap()).is_some());
         assert_eq!(quotas.arriving(), 3);
-        let first = first.claim(&device("a")).ok().unwrap();
-        let _second = second.claim(&device("a")).ok().unwrap();
-        assert_eq!(third.claim(&device("a")).err(), Some(2));
+        let first = first.claim(device("a")).ok().unwrap();
+        let _second = second.claim(device("a")).ok().unwrap();
+        assert_eq!(third.claim(device("a")).err().unwrap().limit, 2);
         assert_eq!(quotas.arriving(), 0);
         let third = arrive().unwrap();
         drop(first);
-        let _third = third.claim(&device("a")).ok().unwrap();
-        let _other = arrive().unwrap().claim(&device("b")).ok().unwrap();
+        let _third = third.claim(device("a")).ok().unwrap();
+        let _other = arrive().unwrap().claim(device("b")).ok().unwrap();
         let counts = quotas.shared.counts.lock();
         assert_eq!((counts.addresses.len(), counts.devices.len()), (1, 2));
     }
