@@ -190,9 +190,9 @@ fn seams_that_do_not_exist_are_refused_and_nothing_is_left() {
     place.refused(&state, &["no input `h`", "x"]);
     let left: Vec<_> = std::fs::read_dir(place.path("")).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
-    std::fs::create_dir(place.path("precious")).unwrap();
-    let onto = ["split", "m.onnx", "--at", "b", "-o", "precious"];
-    place.refused(&onto, &["precious", "not a bundle"]);
+    std::fs::create_dir(place.path("precious.seam")).unwrap();
+    let onto = ["split", "m.onnx", "--at", "b", "-o", "precious.seam"];
+    place.refused(&onto, &["precious.seam", "not a bundle"]);
 }
 
 #[test]
