@@ -1,5 +1,7 @@
 //! What the end-to-end tests share: the runtime, trained models, identities, a running service.
 
+pub mod link;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
