@@ -206,7 +206,7 @@ fn what_is_larger_than_the_link_takes_vanishes() {
 
 #[test]
 fn losses_have_their_rate_and_repeat_with_their_seed() {
-    const COUNT: u32 = 100_000;
+    const COUNT: u32 = 400_000;
     for loss in [Loss::Random(0.02), Loss::bursts(0.02, 5.0)] {
         let pipe = faulty(|pipe| pipe.loss = loss);
         let survivors = |seed| survivors(pipe.clone(), seed, COUNT);

@@ -109,7 +109,10 @@ impl Link {
     pub fn poll_transmit(&mut self, now: Instant) -> Option<(Instant, Departure)> {
         loop {
             // A direction without packets comes last.
-            let due = |pipe: &Pipe| pipe.poll_timeout().map_or((true, None), |at| (false, Some(at)));
+            let due = |pipe: &Pipe| {
+                pipe.poll_timeout()
+                    .map_or((true, None), |at| (false, Some(at)))
+            };
             let up = due(&self.up) <= due(&self.down);
             let mapping = self.mapping(now);
             let pipe = if up { &mut self.up } else { &mut self.down };

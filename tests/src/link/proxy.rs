@@ -144,6 +144,19 @@ impl LinkProxy {
         self.shared.state.lock().link.change(up, down, seed);
     }
 
+    /// Waits until the packets so far are of this kind; fails after 20 s.
+    pub async fn wait_until(&self, what: &str, is: impl Fn(&LinkStats) -> bool) {
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            let stats = self.stats();
+            if is(&stats) {
+                return;
+            }
+            assert!(Instant::now() < until, "not {what} after 20 s: {stats:?}");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
     /// What became of the packets so far.
     pub fn stats(&self) -> LinkStats {
         let state = self.shared.state.lock();
@@ -307,10 +320,15 @@ impl Sender {
 
     /// The device's port, made anew where its mapping is.
     fn back(&mut self, client: usize, mapping: u64) -> &Back {
-        if self.backs.get(&client).is_none_or(|back| back.mapping != mapping) {
+        if self
+            .backs
+            .get(&client)
+            .is_none_or(|back| back.mapping != mapping)
+        {
             let socket = bind(self.back_address(mapping)).expect("a port towards the service");
             let receiving = socket.try_clone().expect("another handle to a socket");
-            let receive = receive_from_service(receiving, Arc::clone(&self.shared), client, mapping);
+            let receive =
+                receive_from_service(receiving, Arc::clone(&self.shared), client, mapping);
             let back = Back {
                 mapping,
                 socket,
@@ -343,7 +361,11 @@ impl Lateness {
 
 /// A socket that does not block.
 fn bind(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    )?;
     // The kernel may allow less; the link then drops what does not fit.
     let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
     let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
