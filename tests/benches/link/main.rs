@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use seamline_edge::{Client, Congestion, Prepared, TransportOptions};
-use seamline_tests::link::{LinkOptions, LinkProxy, LinkStats, Loss};
+use seamline_tests::link::{LinkOptions, LinkProxy, LinkStats, Loss, Queue, Reorder};
 use seamline_tests::{cut, draw, middle, wire_model};
 
 use harness::exchange::Exchange;
@@ -44,11 +44,18 @@ const LIMIT: f64 = 1.08;
 /// Of the bare exchange, at 2 % loss.
 const PEER_LIMIT: f64 = 1.1;
 
+/// Cases that [`LIMIT`] is promised for.
+const ORDINARY: [&str; 3] = ["wifi", "lte", "3g"];
+/// Cases that [`PEER_LIMIT`] is promised for.
+const LOSSY: [&str; 3] = ["wifi-loss", "wifi-bursts", "lte-loss"];
+
 struct Case {
     id: &'static str,
     name: &'static str,
     link: LinkOptions,
     rounds: u64,
+    /// Every request is the first of a new connection; connecting is not measured.
+    fresh: bool,
 }
 
 fn main() {
@@ -89,8 +96,18 @@ fn cases() -> Vec<Case> {
         name,
         link,
         rounds,
+        fresh: false,
     };
     let (random, bursts) = (Loss::Random(0.02), Loss::bursts(0.02, 4.0));
+    let jittery = LinkOptions::wifi().both(|pipe| {
+        pipe.jitter = Duration::from_millis(5);
+        pipe.reorder = Some(Reorder {
+            chance: 0.01,
+            by: Duration::from_millis(3),
+        });
+    });
+    let shallow =
+        LinkOptions::wifi().both(|pipe| pipe.queue = Queue::Time(Duration::from_millis(20)));
     vec![
         case("wifi", "Wi-Fi", LinkOptions::wifi(), 40),
         case("lte", "LTE", LinkOptions::lte(), 20),
@@ -113,6 +130,21 @@ fn cases() -> Vec<Case> {
             lossy(LinkOptions::lte(), random),
             30,
         ),
+        case("wifi-jitter", "Wi-Fi, jitter, reordering", jittery, 30),
+        case("wifi-shallow", "Wi-Fi, queue of 20 ms", shallow, 30),
+        Case {
+            fresh: true,
+            ..case(
+                "wifi-first",
+                "Wi-Fi, first request",
+                LinkOptions::wifi(),
+                20,
+            )
+        },
+        Case {
+            fresh: true,
+            ..case("lte-first", "LTE, first request", LinkOptions::lte(), 12)
+        },
     ]
 }
 
@@ -135,6 +167,8 @@ struct Sides {
     peer: LinkProxy,
     payload: Bytes,
     back: u64,
+    identity: PathBuf,
+    fresh: bool,
 }
 
 impl Sides {
@@ -174,20 +208,32 @@ impl Sides {
             peer,
             payload: vec![7u8; usize::try_from(answer.bytes_sent).unwrap()].into(),
             back: answer.bytes_received,
+            identity: service.identity.clone(),
+            fresh: case.fresh,
         }
     }
 
     fn ours(&self, seed: u64) -> f64 {
         let prepared = self.prepared.clone();
+        let client = if self.fresh {
+            let connect = self.client.with_own_connection();
+            self.tokio.block_on(connect).unwrap()
+        } else {
+            self.client.clone()
+        };
         self.ours.reseed(seed);
         timed(|| {
-            self.tokio.block_on(self.client.send(prepared)).unwrap();
+            self.tokio.block_on(client.send(prepared)).unwrap();
         })
     }
 
     fn peer(&self, seed: u64) -> f64 {
+        let fresh = self
+            .fresh
+            .then(|| Exchange::connect(&self.identity, self.peer.addr()));
         self.peer.reseed(seed);
-        timed(|| self.exchange.run(&self.payload, self.back))
+        let exchange = fresh.as_ref().unwrap_or(&self.exchange);
+        timed(|| exchange.run(&self.payload, self.back))
     }
 
     fn measure(&self, case: &Case) -> Figures {
@@ -263,7 +309,6 @@ impl Figures {
     }
 
     fn report(&self, case: &Case, json: bool) {
-        let lossless = case.link.up.loss == Loss::None;
         if json {
             let row = |peer: &str, peer_value, ratio: &Samples, limit| Row {
                 bench: "link",
@@ -276,7 +321,7 @@ impl Figures {
                 limit,
                 spread: ratio.spread(),
             };
-            let limit = lossless.then_some(LIMIT);
+            let limit = ORDINARY.contains(&case.id).then_some(LIMIT);
             row(
                 "bytes / rate + round trip",
                 self.limit,
@@ -284,7 +329,7 @@ impl Figures {
                 limit,
             )
             .print();
-            let limit = (!lossless).then_some(PEER_LIMIT);
+            let limit = LOSSY.contains(&case.id).then_some(PEER_LIMIT);
             row("bare quinn", self.peer.median(), &self.to_peer, limit).print();
             return;
         }
