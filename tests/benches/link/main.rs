@@ -2,7 +2,7 @@
 //! beside a bare quinn exchange of the same bytes.
 //!
 //! `cargo bench -p seamline-tests --bench link [-- --json] [--cases a,b] [--rounds N]
-//! [--congestion cubic|bbr]`
+//! [--congestion cubic|bbr] [--initial-window BYTES] [--reordering PACKETS]`
 //!
 //! The service is in a process of its own, with its defaults. Ours and the peer reach it through a
 //! link each, of the same options, over a connection that has been used: congestion windows have
@@ -270,8 +270,11 @@ fn transport() -> TransportOptions {
         Some("bbr") => Congestion::Bbr,
         Some(other) => panic!("--congestion is cubic or bbr, not {other}"),
     };
+    let number = |flag| harness::argument(flag).map(|number| number.parse::<u32>().unwrap());
     TransportOptions {
         congestion,
+        initial_window: number("--initial-window").map_or(defaults.initial_window, u64::from),
+        reordering: number("--reordering").unwrap_or(defaults.reordering),
         // A loopback address, but not a loopback's packets.
         mtu_max: Some(1452),
         ..defaults
