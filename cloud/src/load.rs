@@ -1,6 +1,7 @@
 //! From a folder of bundles to contracts and warm tails.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use seamline_ort::{Runtime, SessionOptions};
@@ -56,6 +57,9 @@ pub enum LoadError {
         #[source]
         error: TailError,
     },
+    /// The service was told to stop meanwhile.
+    #[error("stopped before it was warm")]
+    Stopped,
     /// Two folders hold the same contract.
     #[error("{} and {} hold the same contract; remove one", first.display(), second.display())]
     Twice {
@@ -161,7 +165,16 @@ pub fn buckets(limits: &BatchLimits) -> Vec<u32> {
 /// Runs every cut of every contract once in every batch bucket, so that the first request of a
 /// size is as fast as the second. Zeros are fed; a model that fails on them is served all the
 /// same, and the log says so.
-pub fn warm_up(contracts: &[Contract], tails: &mut Tails, buckets: &[u32], health: &Health) {
+///
+/// # Errors
+/// [`LoadError::Stopped`] once `stop` is set; a run that has begun is finished first.
+pub fn warm_up(
+    contracts: &[Contract],
+    tails: &mut Tails,
+    buckets: &[u32],
+    health: &Health,
+    stop: &AtomicBool,
+) -> Result<(), LoadError> {
     let total: usize = contracts
         .iter()
         .map(|contract| contract.manifest().cuts.len())
@@ -172,7 +185,11 @@ pub fn warm_up(contracts: &[Contract], tails: &mut Tails, buckets: &[u32], healt
         for cut in &contract.manifest().cuts {
             health.set_warming(done, total);
             let started = Instant::now();
-            match warm_cut(contract, cut, tail.as_mut(), buckets) {
+            let warmed = warm_cut(contract, cut, tail.as_mut(), buckets, stop);
+            if stop.load(Ordering::Relaxed) {
+                return Err(LoadError::Stopped);
+            }
+            match warmed {
                 Ok(0) => {}
                 Ok(runs) => {
                     tracing::info!(bundle, cut = cut.id, runs, time = ?started.elapsed(), "warm");
@@ -184,6 +201,7 @@ pub fn warm_up(contracts: &[Contract], tails: &mut Tails, buckets: &[u32], healt
             done += 1;
         }
     }
+    Ok(())
 }
 
 fn warm_cut(
@@ -191,6 +209,7 @@ fn warm_cut(
     cut: &Cut,
     tail: &mut dyn Tail,
     buckets: &[u32],
+    stop: &AtomicBool,
 ) -> Result<usize, TailError> {
     let stages = &contract.manifest().stages;
     if cut.stage == stages.len()
@@ -202,6 +221,9 @@ fn warm_cut(
     }
     let buckets = if cut.is_batchable() { buckets } else { &[1] };
     for &rows in buckets {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
         let mut values = Values::new();
         for crossing in &cut.crossing {
             let sizes = crossing.reference.iter().map(|&size| usize::try_from(size));

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -155,8 +155,8 @@ struct Admin {
 
 impl Service {
     /// Binds the addresses, loads and verifies the bundles and warms up. The admin plane answers
-    /// from the start; devices that connect before the service is warm wait for
-    /// [`Service::run`].
+    /// from the start; devices that connect before the service is warm are turned away at once, so
+    /// that they try again or elsewhere. Dropping the future stops the loading soon.
     ///
     /// # Errors
     /// [`StartError`], which says what is wrong and what to do.
@@ -170,11 +170,16 @@ impl Service {
         let admin = start_admin(config, &health, &metrics, &loaded).await?;
         let (config, runtime) = (config.clone(), runtime.clone());
         let drain_timeout = Duration::from_millis(config.drain_timeout_ms);
-        let loading = health.clone();
-        let load = move || load_shared(&config, &runtime, &loading, &metrics);
-        let shared = tokio::task::spawn_blocking(load)
-            .await
-            .map_err(|error| StartError::Threads(std::io::Error::other(error)))??;
+        let (loading, stop) = (health.clone(), StopOnDrop::default());
+        let stopped = Arc::clone(&stop.0);
+        tracing::info!(%address, bundles = %config.bundles.display(), "loading and warming up");
+        let load = move || load_shared(&config, &runtime, &loading, &metrics, &stopped);
+        let outcome = tokio::select! {
+            loaded = tokio::task::spawn_blocking(load) => loaded,
+            never = refuse_devices(&endpoint) => match never {},
+        };
+        let shared =
+            outcome.map_err(|error| StartError::Threads(std::io::Error::other(error)))??;
         // Set once, here.
         let _ = loaded.set(Arc::downgrade(&shared));
         Ok(Service {
@@ -253,7 +258,18 @@ impl Service {
     }
 }
 
-/// Turns away every device that comes during a drain, so that it goes elsewhere at once.
+/// Tells a thread to stop when nobody waits for it any more.
+#[derive(Default)]
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Turns away every device that comes before the service is warm or during a drain, so that it
+/// goes elsewhere at once.
 async fn refuse_devices(endpoint: &ServerEndpoint) -> Infallible {
     while let Some(pending) = endpoint.accept().await {
         pending.refuse();
@@ -266,6 +282,7 @@ fn load_shared(
     runtime: &Runtime,
     health: &Health,
     metrics: &Arc<Metrics>,
+    stop: &AtomicBool,
 ) -> Result<Arc<Shared>, StartError> {
     let contracts = Arc::new(load::open_bundles(
         &config.bundles,
@@ -276,7 +293,7 @@ fn load_shared(
     let mut tails = Vec::new();
     for _ in 0..config.executors.instances {
         let mut set = load::load_tails(runtime, &contracts, &SessionOptions::default())?;
-        load::warm_up(&contracts, &mut set, &buckets, health);
+        load::warm_up(&contracts, &mut set, &buckets, health, stop)?;
         tails.push(set);
     }
     let executors = Executors::start(

@@ -185,7 +185,7 @@ fn choose_cut(device: &Device, id: Option<&str>, cloud: bool) -> Result<usize, E
                 Error::text(
                     ErrorKind::Bundle,
                     "no service was given, and this bundle has no cut behind the last stage; give \
-                     a service, or split again with --edge-tail",
+                     one (--cloud HOST:PORT), or split again with --edge-tail",
                 )
             })?
         }
@@ -203,7 +203,7 @@ fn choose_cut(device: &Device, id: Option<&str>, cloud: bool) -> Result<usize, E
         return Err(Error::text(ErrorKind::Bundle, text));
     }
     if !cloud && cut.stage < manifest.stages.len() {
-        let text = format!("cut `{wanted}` needs a service; none was given");
+        let text = format!("cut `{wanted}` needs a service; give one (--cloud HOST:PORT)");
         return Err(Error::text(ErrorKind::Bundle, text));
     }
     Ok(index)

@@ -26,4 +26,6 @@ pub use seamline_graph::preprocess::{ChannelOrder, ImagePreprocess, Resize};
 pub use seamline_ort::Optimization;
 pub use source::{SOURCE_FILE, Source, SourceError};
 pub use split::{SideBytes, SplitError, SplitOptions, SplitReport, split};
-pub use verify::{CutDifference, Halves, OutputDifference, VerifyError, VerifyOptions, verify};
+pub use verify::{
+    CutDifference, Halves, OutputDifference, VerifyError, VerifyOptions, spread, verify,
+};

@@ -250,3 +250,36 @@ pub fn verify<'a>(
     });
     Ok(differences.collect())
 }
+
+/// How far the whole model is from itself at other optimisation levels: for each of its outputs
+/// the largest difference between any two levels, over all `inputs`. What two halves, which the
+/// runtime rewrites apart, may differ from the whole is measured by it.
+///
+/// # Errors
+/// [`ModelError`] where the model does not load or run at some level.
+pub fn spread<'a>(
+    runtime: &Runtime,
+    model: &Model,
+    inputs: impl IntoIterator<Item = &'a Values>,
+) -> Result<Vec<Difference>, ModelError> {
+    let sessions = Optimization::ALL
+        .iter()
+        .map(|&level| model.session(runtime, level));
+    let mut sessions: Vec<_> = sessions.collect::<Result<_, _>>()?;
+    let mut worst = Vec::new();
+    for inputs in inputs {
+        let runs = sessions
+            .iter_mut()
+            .map(|session| model.run(session, inputs));
+        let runs: Vec<Vec<Tensor>> = runs.collect::<Result<_, _>>()?;
+        worst.resize(runs[0].len(), Difference::default());
+        for (index, one) in runs.iter().enumerate() {
+            for other in &runs[index + 1..] {
+                for ((one, other), worst) in one.iter().zip(other).zip(&mut worst) {
+                    *worst = worst.max(compare(one, other));
+                }
+            }
+        }
+    }
+    Ok(worst)
+}

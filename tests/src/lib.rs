@@ -265,8 +265,20 @@ pub async fn http_get(
 
 /// A model that takes as long as it is told: `n` products of a 64 × 64 matrix `x`.
 pub fn slow_model() -> Model {
+    products(None)
+}
+
+/// A model of one input `x` that takes about `time` on this machine, which is tried first.
+pub fn model_that_takes(time: Duration) -> Model {
+    let request = slow_request(&slow_model(), time);
+    let n = request["n"].as_slice::<i64>().expect("a count")[0];
+    products(Some(n))
+}
+
+fn products(n: Option<i64>) -> Model {
     let square = [Dim::Fixed(64), Dim::Fixed(64)];
-    let weight = vec![0.01; 64 * 64];
+    // A mean of each row, so that values stay: tiny ones would take ONNX Runtime many times as long.
+    let weight = vec![1.0 / 64.0; 64 * 64];
     let body = GraphBuilder::new("product", 17)
         .input("step", DType::I64, &[])
         .input("go_on", DType::Bool, &[])
@@ -276,9 +288,13 @@ pub fn slow_model() -> Model {
         .node("Identity", &["go_on"], &["still"])
         .node("MatMul", &["before", "weight"], &["after"])
         .to_body();
-    let graph = GraphBuilder::new("slow", 17)
-        .input("x", DType::F32, &square)
-        .input("n", DType::I64, &[])
+    let mut graph = GraphBuilder::new("slow", 17);
+    graph.input("x", DType::F32, &square);
+    match n {
+        Some(n) => graph.weight_i64("n", &[], &[n]),
+        None => graph.input("n", DType::I64, &[]),
+    };
+    let graph = graph
         .output("y", DType::F32, &square)
         .weight_f32("weight", &[64, 64], &weight)
         .node_with(

@@ -59,6 +59,13 @@ impl Identity {
                 devices,
                 days,
             } => {
+                // Nothing is made where a name is refused.
+                for name in &devices {
+                    create::check_name(name)?;
+                }
+                for host in &hosts {
+                    create::check_host(host)?;
+                }
                 let mut made = new(&dir, &hosts, days)?;
                 for name in &devices {
                     create::device(&dir, name, days)?;

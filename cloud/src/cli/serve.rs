@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -63,8 +64,14 @@ impl Serve {
         tokio.block_on(async {
             let runtime = super::load_runtime(config.executors.intra_op_threads)?;
             // Before the long start, so that Ctrl-C is never lost.
-            let shutdown = shutdown_signal()?;
-            let service = Service::start(&config, &runtime).await?;
+            let mut shutdown = pin!(shutdown_signal()?);
+            let service = tokio::select! {
+                service = Service::start(&config, &runtime) => service?,
+                () = &mut shutdown => {
+                    tracing::info!("stopped before it was warm");
+                    return Ok(ExitCode::SUCCESS);
+                }
+            };
             announce(&service, json);
             if service.run(shutdown).await {
                 return Ok(ExitCode::SUCCESS);

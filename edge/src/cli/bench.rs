@@ -31,8 +31,10 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn run(self, json: bool) -> anyhow::Result<ExitCode> {
         ensure!(
-            self.requests > 0 && self.concurrency > 0,
-            "nothing to measure: N must be above 0"
+            self.concurrency > 0 && self.requests >= self.concurrency,
+            "--requests {} for --concurrency {}: give each client at least one request",
+            self.requests,
+            self.concurrency
         );
         let tokio = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -40,7 +42,8 @@ impl Bench {
         tokio.block_on(async {
             let client = self.connection.client().await?;
             let requests = read_requests(client.manifest(), &self.inputs)?;
-            let requests: Vec<Values> = requests.into_iter().map(|(_, values)| values).collect();
+            let requests: Vec<Values> =
+                requests.into_iter().map(|request| request.values).collect();
             let mut clients = vec![client];
             while clients.len() < self.concurrency {
                 clients.push(clients[0].with_own_connection().await?);
@@ -49,10 +52,11 @@ impl Bench {
             for client in &clients {
                 client.infer(requests[0].clone()).await?;
             }
-            let share = self.requests.div_ceil(clients.len());
+            let (share, rest) = (self.requests / clients.len(), self.requests % clients.len());
             let started = Instant::now();
             let mut workers = Vec::new();
             for (index, client) in clients.into_iter().enumerate() {
+                let share = share + usize::from(index < rest);
                 let worker = work(client, requests.clone(), index, share, self.prepared);
                 workers.push(tokio::spawn(worker));
             }

@@ -5,14 +5,14 @@ pub(crate) mod doctor;
 pub(crate) mod run;
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use seamline_assets::Store;
-use seamline_edge::{Client, Provider, Runtime, RuntimeOptions, Values, locate, read_input};
-use seamline_plan::{Manifest, Tensor, TensorSpec};
+use seamline_edge::{Client, Provider, Runtime, RuntimeOptions, locate};
+use seamline_plan::{FileRequest, Manifest, TensorSpec};
 use tracing_subscriber::EnvFilter;
 
 /// What every command that asks a service needs.
@@ -95,58 +95,18 @@ pub(crate) fn start_logging() {
         .init();
 }
 
-/// Inputs from `[NAME=]FILE` arguments: one file for a model of one input, else one for each.
-/// Several files for a model of one input are several requests.
+/// Requests from `[NAME=]FILE` arguments; state is the session's.
 pub(crate) fn read_requests(
     manifest: &Manifest,
     arguments: &[String],
-) -> anyhow::Result<Vec<(String, Values)>> {
-    let wanted: Vec<&TensorSpec> = manifest
+) -> anyhow::Result<Vec<FileRequest>> {
+    let is_state =
+        |spec: &&TensorSpec| manifest.states.iter().any(|state| state.input == spec.name);
+    let wanted: Vec<TensorSpec> = manifest
         .inputs
         .iter()
-        .filter(|spec| !manifest.states.iter().any(|state| state.input == spec.name))
+        .filter(|spec| !is_state(spec))
+        .cloned()
         .collect();
-    if let [only] = wanted.as_slice() {
-        let requests = arguments.iter().map(|argument| {
-            let (_, path) = split_argument(only, argument);
-            let tensor = read_input(Path::new(path), only)?;
-            Ok((path.to_owned(), Values::from([(only.name.clone(), tensor)])))
-        });
-        return requests.collect();
-    }
-    let mut values = Values::new();
-    for argument in arguments {
-        let (name, tensor) = read_named(&wanted, argument)?;
-        if values.insert(name.clone(), tensor).is_some() {
-            bail!("--input names `{name}` twice");
-        }
-    }
-    Ok(vec![(arguments.join(" "), values)])
-}
-
-fn split_argument<'a>(only: &TensorSpec, argument: &'a str) -> (Option<&'a str>, &'a str) {
-    match argument.split_once('=') {
-        Some((name, path)) if name == only.name => (Some(name), path),
-        _ => (None, argument),
-    }
-}
-
-fn read_named(wanted: &[&TensorSpec], argument: &str) -> anyhow::Result<(String, Tensor)> {
-    let names = || {
-        wanted
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    let Some((name, path)) = argument.split_once('=') else {
-        bail!(
-            "the model takes {}; give each as --input NAME=FILE",
-            names()
-        );
-    };
-    let Some(spec) = wanted.iter().find(|spec| spec.name == name) else {
-        bail!("there is no input `{name}`; the model takes {}", names());
-    };
-    Ok((name.to_owned(), read_input(Path::new(path), spec)?))
+    Ok(seamline_plan::read_requests(&wanted, &[], arguments)?)
 }

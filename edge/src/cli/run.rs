@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
+use half::{bf16, f16};
 use ndarray_npy::WriteNpyExt;
 use seamline_edge::{Answer, Client, Timings};
 use seamline_plan::{DType, Tensor, format_shape};
@@ -20,7 +21,7 @@ pub(crate) struct Run {
     /// for a model of one, each file is a request (a recurrent net begins anew with each).
     #[arg(long = "input", value_name = "[NAME=]FILE", required = true)]
     inputs: Vec<String>,
-    /// Write each output as .npy into this folder.
+    /// Write each output as .npy into this folder; half floats as f32.
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 }
@@ -42,15 +43,15 @@ impl Run {
     async fn ask(&self, client: &Client, json: bool) -> anyhow::Result<ExitCode> {
         let requests = read_requests(client.manifest(), &self.inputs)?;
         let mut documents = Vec::new();
-        for (index, (source, inputs)) in requests.into_iter().enumerate() {
-            let answer = client.infer(inputs).await?;
+        for (index, request) in requests.into_iter().enumerate() {
+            let answer = client.infer(request.values).await?;
             if let Some(folder) = &self.output {
                 write_outputs(folder, index, &answer)?;
             }
             if json {
-                documents.push(document(&source, &answer));
+                documents.push(document(&request.source, &answer));
             } else {
-                print_answer(&source, &answer);
+                print_answer(&request.source, &answer);
             }
         }
         if json {
@@ -62,23 +63,16 @@ impl Run {
 
 /// At most this many elements of an output are printed.
 const SHOWN: usize = 8;
-/// At most this many elements of an output go into JSON.
-const IN_JSON: usize = 4096;
 
 fn print_answer(source: &str, answer: &Answer) {
     println!("{source}");
     for (name, tensor) in answer.outputs() {
-        let elements = elements(tensor, SHOWN);
-        let shown: Vec<String> = elements
-            .iter()
-            .map(|element| format!("{element:.4}"))
-            .collect();
         let more = if tensor.len() > SHOWN { ", …" } else { "" };
         println!(
             "  {name}: {} {} = [{}{more}]",
             tensor.dtype(),
             format_shape(tensor.shape()),
-            shown.join(", ")
+            shown(tensor, SHOWN).join(", ")
         );
     }
     println!("  {}", describe(answer));
@@ -118,12 +112,11 @@ fn document(source: &str, answer: &Answer) -> serde_json::Value {
         .outputs()
         .iter()
         .map(|(name, tensor)| {
-            let data = (tensor.len() <= IN_JSON).then(|| elements(tensor, IN_JSON));
             serde_json::json!({
                 "name": name,
                 "dtype": tensor.dtype(),
                 "shape": tensor.shape(),
-                "data": data,
+                "data": data(tensor),
             })
         })
         .collect();
@@ -169,17 +162,41 @@ macro_rules! with_elements {
     }};
 }
 
-/// The first `most` elements, for people and for JSON.
-fn elements(tensor: &Tensor, most: usize) -> Vec<f64> {
-    #[allow(
-        clippy::cast_lossless,
-        clippy::cast_precision_loss,
-        trivial_numeric_casts,
-        reason = "for display; 64-bit integers beyond 2^53 are written exactly by --output"
-    )]
-    {
-        with_elements!(tensor, e => e.iter().take(most).map(|&e| e as f64).collect(), Vec::new())
-    }
+/// Half floats as f32, which holds each exactly; every other tensor as it is.
+fn widened(tensor: &Tensor) -> Tensor {
+    let wide: Option<Vec<f32>> = match tensor.dtype() {
+        DType::F16 => tensor
+            .as_slice::<f16>()
+            .ok()
+            .map(|e| e.iter().map(|e| e.to_f32()).collect()),
+        DType::BF16 => tensor
+            .as_slice::<bf16>()
+            .ok()
+            .map(|e| e.iter().map(|e| e.to_f32()).collect()),
+        _ => None,
+    };
+    wide.and_then(|wide| Tensor::from_vec(tensor.shape().to_vec(), wide).ok())
+        .unwrap_or_else(|| tensor.clone())
+}
+
+/// Every element; integers exactly, NaN and infinities as null.
+fn data(tensor: &Tensor) -> Vec<serde_json::Value> {
+    let tensor = widened(tensor);
+    with_elements!(tensor, e => e.iter().map(|&e| e.into()).collect(), Vec::new())
+}
+
+/// The first `most` elements, for people.
+fn shown(tensor: &Tensor, most: usize) -> Vec<String> {
+    let tensor = widened(tensor);
+    let is_float = tensor.dtype().is_float();
+    let text = |element: &dyn std::fmt::Display| {
+        if is_float {
+            format!("{element:.4}")
+        } else {
+            element.to_string()
+        }
+    };
+    with_elements!(tensor, e => e.iter().take(most).map(|e| text(e)).collect(), Vec::new())
 }
 
 fn write_outputs(folder: &Path, index: usize, answer: &Answer) -> anyhow::Result<()> {
@@ -198,6 +215,7 @@ fn write_outputs(folder: &Path, index: usize, answer: &Answer) -> anyhow::Result
             .collect();
         let path = folder.join(format!("{index}-{plain}.npy"));
         let file = fs::File::create(&path).with_context(|| path.display().to_string())?;
+        let tensor = widened(tensor);
         let written = with_elements!(
             tensor,
             e => ndarray::ArrayViewD::from_shape(tensor.shape(), e)?.write_npy(file),

@@ -1,11 +1,9 @@
 //! Inputs of `seamline verify`: from files, or drawn at random.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use anyhow::{Context, bail};
 use seamline_partitioner::{Model, Prober};
-use seamline_plan::{Bindings, Manifest, Tensor, TensorSpec, read_input};
+use seamline_plan::{Manifest, Tensor, TensorSpec, read_requests};
 
 pub(crate) type Values = BTreeMap<String, Tensor>;
 
@@ -16,8 +14,8 @@ pub(crate) fn draw(model: &Model, count: u64, seed: u64) -> anyhow::Result<Vec<V
     (0..count).map(draw).collect()
 }
 
-/// Requests from `[NAME=]FILE` arguments: for a model of one input each file is a request, else
-/// all files together are one. State that is not given is zero, as when a session begins.
+/// Requests from `[NAME=]FILE` arguments; state that is not given is zero, as when a session
+/// begins.
 pub(crate) fn read(
     manifest: &Manifest,
     model: &Model,
@@ -27,15 +25,11 @@ pub(crate) fn read(
         return Ok(Vec::new());
     }
     let is_state = |name: &str| manifest.states.iter().any(|state| state.input == name);
-    let wanted: Vec<&TensorSpec> = manifest
-        .inputs
-        .iter()
-        .filter(|spec| !is_state(&spec.name))
-        .collect();
-    let mut requests = match wanted.as_slice() {
-        [only] => read_each(only, arguments)?,
-        _ => vec![read_together(&manifest.inputs, arguments)?],
-    };
+    let inputs = manifest.inputs.iter().cloned();
+    let (state, wanted): (Vec<TensorSpec>, Vec<TensorSpec>) =
+        inputs.partition(|spec| is_state(&spec.name));
+    let requests = read_requests(&wanted, &state, arguments)?;
+    let mut requests: Vec<Values> = requests.into_iter().map(|request| request.values).collect();
     let states = model
         .probe_inputs(None)?
         .into_iter()
@@ -48,63 +42,5 @@ pub(crate) fn read(
                 .or_insert_with(|| zeros.clone());
         }
     }
-    for spec in wanted {
-        if requests
-            .iter()
-            .any(|request| !request.contains_key(&spec.name))
-        {
-            bail!("no --input for {spec}; give each input as --input NAME=FILE");
-        }
-    }
     Ok(requests)
-}
-
-fn read_each(only: &TensorSpec, arguments: &[String]) -> anyhow::Result<Vec<Values>> {
-    let requests = arguments.iter().map(|argument| {
-        let path = match argument.split_once('=') {
-            Some((name, path)) if name == only.name => path,
-            _ => argument,
-        };
-        Ok(Values::from([(
-            only.name.clone(),
-            read_checked(path, only)?,
-        )]))
-    });
-    requests.collect()
-}
-
-fn read_together(specs: &[TensorSpec], arguments: &[String]) -> anyhow::Result<Values> {
-    let mut values = Values::new();
-    for argument in arguments {
-        let names = || {
-            specs
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
-        let Some((name, path)) = argument.split_once('=') else {
-            bail!(
-                "the model takes {}; give each as --input NAME=FILE",
-                names()
-            );
-        };
-        let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
-            bail!("there is no input `{name}`; the model takes {}", names());
-        };
-        if values
-            .insert(name.to_owned(), read_checked(path, spec)?)
-            .is_some()
-        {
-            bail!("--input names `{name}` twice");
-        }
-    }
-    Ok(values)
-}
-
-fn read_checked(path: &str, spec: &TensorSpec) -> anyhow::Result<Tensor> {
-    let tensor = read_input(Path::new(path), spec)?;
-    spec.check(tensor.dtype(), tensor.shape(), &mut Bindings::new())
-        .with_context(|| path.to_owned())?;
-    Ok(tensor)
 }

@@ -10,6 +10,22 @@ use seamline_plan::{Crossing, Cut, StateSpec};
 use super::text::{self, plural};
 use super::{Machine, ModelArguments, learn, spinner};
 
+/// A service looks for folders of this name only.
+fn bundle_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path
+        .extension()
+        .is_some_and(|extension| extension == "seam")
+    {
+        return Ok(path);
+    }
+    let named = path.with_added_extension("seam");
+    Err(format!(
+        "a bundle's name ends in .seam: give {}",
+        named.display()
+    ))
+}
+
 #[derive(Args)]
 pub(crate) struct Split {
     #[command(flatten)]
@@ -19,7 +35,7 @@ pub(crate) struct Split {
     #[arg(long, value_name = "SEAM")]
     at: Vec<String>,
     /// The bundle to make (NAME.seam); one that is there already is replaced.
-    #[arg(short = 'o', long = "output", value_name = "BUNDLE")]
+    #[arg(short = 'o', long = "output", value_name = "BUNDLE", value_parser = bundle_path)]
     output: PathBuf,
     /// The device gets the tail too, so that it can run alone.
     #[arg(long)]
@@ -169,6 +185,13 @@ fn reason(proof: &BatchProof) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bundle_is_named_as_the_service_looks_for_it() {
+        assert_eq!(bundle_path("b/m.seam"), Ok("b/m.seam".into()));
+        let error = bundle_path("b/m").unwrap_err();
+        assert!(error.contains("b/m.seam"), "{error}");
+    }
 
     #[test]
     fn states_pair_an_input_with_an_output() {

@@ -186,7 +186,7 @@ impl ConnectError {
             ConnectionError::ConnectionClosed(close)
                 if close.error_code == TransportErrorCode::CONNECTION_REFUSED =>
             {
-                let text = "the service takes no connection now: it is stopping, or has its fill; try later or another one";
+                let text = "the service takes no connection now: it is starting or stopping, or has its fill; try later or another one";
                 return Self::new(addr, Kind::Refused, reason.code, text);
             }
             ConnectionError::ConnectionClosed(close) => match tls::alert(close.error_code.into()) {

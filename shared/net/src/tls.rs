@@ -105,7 +105,11 @@ pub(crate) fn explain(code: u64, reason: &str, refuser: Refuser) -> String {
     };
     // RFC 8446, section 6.2.
     let meaning = match alert {
-        42 => format!("{whose} certificate is damaged"),
+        42 => format!(
+            "{whose} certificate is damaged, or is for another name than the one connected to; \
+             the names are chosen by `seamline-cloud identity new --host`, and --server-name \
+             asks for one of them"
+        ),
         43 => format!("{whose} certificate is not meant for this use"),
         44 => format!("{whose} certificate was revoked"),
         45 => format!(

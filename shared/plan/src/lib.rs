@@ -20,7 +20,7 @@ pub use codec::CodecSpec;
 pub use dtype::{DType, Element};
 pub use file::{MappedFile, map_file, write_atomic};
 #[cfg(feature = "input")]
-pub use input::{InputError, read_input};
+pub use input::{FileRequest, InputError, read_input, read_requests};
 pub use manifest::{
     Crossing, Cut, FileEntry, Fingerprint, MANIFEST_FORMAT, Manifest, ModelInfo, Reply, Stage,
     StateSpec,

@@ -70,8 +70,18 @@ impl Subject {
             cloud_head: at.is_none(),
             ..SplitOptions::default()
         };
+        self.split_with(runtime, out, &options)
+    }
+
+    /// Cuts as `options` say.
+    pub(crate) fn split_with(
+        &self,
+        runtime: &Runtime,
+        out: &Path,
+        options: &SplitOptions,
+    ) -> PathBuf {
         std::fs::create_dir_all(out.parent().unwrap()).unwrap();
-        split(&self.model, runtime, out, &options, &self.source).unwrap();
+        split(&self.model, runtime, out, options, &self.source).unwrap();
         out.to_owned()
     }
 

@@ -175,6 +175,14 @@ fn issue(
     )
 }
 
+/// Whether a certificate can be made for `host`.
+///
+/// # Errors
+/// [`IdentityError::Name`] for a host that is no DNS name or address.
+pub fn check_host(host: &str) -> Result<(), IdentityError> {
+    alt_name(host).map(drop)
+}
+
 fn alt_name(host: &str) -> Result<SanType, IdentityError> {
     if let Ok(ip) = host.parse::<IpAddr>() {
         return Ok(SanType::IpAddress(ip));
@@ -188,7 +196,10 @@ fn alt_name(host: &str) -> Result<SanType, IdentityError> {
 }
 
 /// A name becomes part of a file's name and of log lines.
-fn check_name(name: &str) -> Result<(), IdentityError> {
+///
+/// # Errors
+/// [`IdentityError::Name`] where it may not.
+pub fn check_name(name: &str) -> Result<(), IdentityError> {
     let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let problem = if name.is_empty() || name.len() > 64 {
         "it must have 1 to 64 characters"

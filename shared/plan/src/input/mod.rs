@@ -1,6 +1,10 @@
 //! Tensors from files: npy, png and jpeg, json.
 
+mod requests;
+
 use std::path::{Path, PathBuf};
+
+pub use requests::{FileRequest, read_requests};
 
 use ndarray_npy::ReadNpyExt;
 use thiserror::Error;
@@ -42,6 +46,34 @@ pub enum InputError {
         spec: TensorSpec,
         /// Why.
         problem: String,
+    },
+    /// A file that is said to be no input of a model of several.
+    #[error("--input {argument}: the model takes {takes}; give each as --input NAME=FILE")]
+    Unnamed {
+        /// As given.
+        argument: String,
+        /// The model's inputs.
+        takes: String,
+    },
+    /// No input of that name.
+    #[error("there is no input `{name}`; the model takes {takes}")]
+    Unknown {
+        /// As given.
+        name: String,
+        /// The model's inputs.
+        takes: String,
+    },
+    /// An input given twice for one request.
+    #[error("--input names `{name}` twice")]
+    Twice {
+        /// The input.
+        name: String,
+    },
+    /// An input that was not given.
+    #[error("no --input for {spec}; give each input as --input NAME=FILE")]
+    Missing {
+        /// The input.
+        spec: TensorSpec,
     },
 }
 
@@ -133,6 +165,10 @@ fn read_picture(path: &Path, spec: &TensorSpec) -> Result<Tensor, InputError> {
 fn read_json(path: &Path, spec: &TensorSpec) -> Result<Tensor, InputError> {
     let value: serde_json::Value =
         serde_json::from_slice(&read_bytes(path)?).map_err(|error| content(path, error))?;
+    if value.is_object() {
+        let problem = "an object; an input's values are nested arrays of numbers or booleans";
+        return Err(content(path, problem));
+    }
     let mut shape = Vec::new();
     let mut level = &value;
     while let serde_json::Value::Array(elements) = level {
@@ -262,6 +298,8 @@ mod tests {
         assert!(deep.contains("nested deeper"), "{deep}");
         let overflow = json("[300]", DType::U8).unwrap_err().to_string();
         assert!(overflow.contains("not every number fits"), "{overflow}");
+        let object = json("{\"x\": [1]}", DType::F32).unwrap_err().to_string();
+        assert!(object.contains("nested arrays"), "{object}");
         let text = json("[\"a\"]", DType::F32).unwrap_err().to_string();
         assert!(text.contains("something else than a number"), "{text}");
     }
