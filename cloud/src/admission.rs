@@ -26,6 +26,19 @@ pub struct AdmissionLimits {
     pub max_in_flight_per_connection: u32,
     /// Bytes declared by admitted requests, over all connections.
     pub max_bytes: u64,
+    /// The same for one connection.
+    pub max_bytes_per_connection: u64,
+}
+
+impl AdmissionLimits {
+    /// Whether a request of `bytes` fits where nothing else is held.
+    fn check_alone(&self, bytes: u64) -> Result<(), ShedReason> {
+        let limit = self.max_bytes.min(self.max_bytes_per_connection);
+        if bytes > limit {
+            return Err(ShedReason::TooLarge { bytes, limit });
+        }
+        Ok(())
+    }
 }
 
 /// Why a request was not admitted.
@@ -35,7 +48,7 @@ pub enum ShedReason {
     #[error("the service is draining")]
     Draining,
     /// The request alone is larger than all that may be held: it can never be admitted.
-    #[error("{bytes} bytes exceed the {limit} bytes that the service holds for all requests")]
+    #[error("{bytes} bytes exceed the {limit} bytes that the service holds for one request")]
     TooLarge {
         /// Bytes asked for.
         bytes: u64,
@@ -53,6 +66,14 @@ pub enum ShedReason {
     InFlightOnConnection {
         /// `max_in_flight_per_connection`, in requests.
         limit: u32,
+    },
+    /// Too many bytes held by this connection.
+    #[error("holding {bytes} more bytes would exceed the {limit} bytes for one connection")]
+    BytesOnConnection {
+        /// Bytes asked for.
+        bytes: u64,
+        /// `max_bytes_per_connection`.
+        limit: u64,
     },
     /// Too many bytes held.
     #[error("holding {bytes} more bytes would exceed the {limit} bytes for all requests")]
@@ -94,9 +115,16 @@ struct Inner {
 struct State {
     in_flight: u32,
     bytes: u64,
-    by_connection: HashMap<ConnectionId, u32>,
+    by_connection: HashMap<ConnectionId, Held>,
     draining: bool,
     rate: DrainRate,
+}
+
+/// What one connection holds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Held {
+    requests: u32,
+    bytes: u64,
 }
 
 /// The right to be in flight with some bytes; dropping it gives both back.
@@ -151,7 +179,9 @@ impl Admission {
         }
         state.in_flight += 1;
         state.bytes += bytes;
-        *state.by_connection.entry(connection).or_insert(0) += 1;
+        let held = state.by_connection.entry(connection).or_default();
+        held.requests += 1;
+        held.bytes += bytes;
         Ok(Permit {
             inner: Arc::clone(&self.inner),
             connection,
@@ -177,13 +207,7 @@ impl Admission {
 
     /// Requests in flight on one connection.
     pub fn in_flight_on(&self, connection: ConnectionId) -> u32 {
-        self.inner
-            .state
-            .lock()
-            .by_connection
-            .get(&connection)
-            .copied()
-            .unwrap_or(0)
+        self.inner.state.lock().held_by(connection).requests
     }
 
     /// Bytes held by requests in flight.
@@ -215,16 +239,12 @@ impl State {
         connection: ConnectionId,
         bytes: u64,
     ) -> Result<(), ShedReason> {
-        let limit = limits.max_bytes;
         if self.draining {
             return Err(ShedReason::Draining);
         }
-        if bytes > limit {
-            return Err(ShedReason::TooLarge { bytes, limit });
-        }
-        if self.by_connection.get(&connection).copied().unwrap_or(0)
-            >= limits.max_in_flight_per_connection
-        {
+        limits.check_alone(bytes)?;
+        let held = self.held_by(connection);
+        if held.requests >= limits.max_in_flight_per_connection {
             let limit = limits.max_in_flight_per_connection;
             return Err(ShedReason::InFlightOnConnection { limit });
         }
@@ -233,10 +253,33 @@ impl State {
                 limit: limits.max_in_flight,
             });
         }
+        self.check_bytes(limits, held.bytes, bytes)
+    }
+
+    /// Whether `more` bytes fit beside what all hold, and beside the `held` of one connection.
+    fn check_bytes(
+        &self,
+        limits: &AdmissionLimits,
+        held: u64,
+        more: u64,
+    ) -> Result<(), ShedReason> {
+        let bytes = more;
+        let limit = limits.max_bytes_per_connection;
+        if bytes > limit.saturating_sub(held) {
+            return Err(ShedReason::BytesOnConnection { bytes, limit });
+        }
+        let limit = limits.max_bytes;
         if bytes > limit.saturating_sub(self.bytes) {
             return Err(ShedReason::Bytes { bytes, limit });
         }
         Ok(())
+    }
+
+    fn held_by(&self, connection: ConnectionId) -> Held {
+        self.by_connection
+            .get(&connection)
+            .copied()
+            .unwrap_or_default()
     }
 
     fn shed(&self, now: Instant, reason: ShedReason) -> Shed {
@@ -244,6 +287,7 @@ impl State {
             ShedReason::Draining | ShedReason::TooLarge { .. } => None,
             ShedReason::InFlight { .. }
             | ShedReason::InFlightOnConnection { .. }
+            | ShedReason::BytesOnConnection { .. }
             | ShedReason::Bytes { .. } => Some(self.rate.time_to_drain(now, self.in_flight)),
         };
         Shed {
@@ -271,24 +315,21 @@ impl Permit {
     /// [`Shed`] when the limit would be exceeded; the permit is as before.
     pub fn resize(&mut self, bytes: u64) -> Result<(), Shed> {
         let now = (self.inner.clock)();
-        let limit = self.inner.limits.max_bytes;
+        let limits = &self.inner.limits;
         let mut state = self.inner.state.lock();
-        let others = state.bytes - self.bytes;
-        if bytes > self.bytes {
-            if bytes > limit {
-                return Err(state.shed(now, ShedReason::TooLarge { bytes, limit }));
-            }
-            if bytes > limit.saturating_sub(others) {
-                return Err(state.shed(
-                    now,
-                    ShedReason::Bytes {
-                        bytes: bytes - self.bytes,
-                        limit,
-                    },
-                ));
+        if let Some(more) = bytes.checked_sub(self.bytes) {
+            let held = state.held_by(self.connection).bytes;
+            let fits = limits
+                .check_alone(bytes)
+                .and_then(|()| state.check_bytes(limits, held, more));
+            if let Err(reason) = fits {
+                return Err(state.shed(now, reason));
             }
         }
-        state.bytes = others + bytes;
+        state.bytes = state.bytes - self.bytes + bytes;
+        if let Some(held) = state.by_connection.get_mut(&self.connection) {
+            held.bytes = held.bytes - self.bytes + bytes;
+        }
         self.bytes = bytes;
         Ok(())
     }
@@ -300,9 +341,10 @@ impl Drop for Permit {
         let mut state = self.inner.state.lock();
         state.in_flight -= 1;
         state.bytes -= self.bytes;
-        if let Some(count) = state.by_connection.get_mut(&self.connection) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(held) = state.by_connection.get_mut(&self.connection) {
+            held.requests -= 1;
+            held.bytes -= self.bytes;
+            if held.requests == 0 {
                 state.by_connection.remove(&self.connection);
             }
         }

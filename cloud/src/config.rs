@@ -9,12 +9,16 @@ mod sections;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use seamline_plan::read_text;
 use serde::{Deserialize, Serialize};
 
 pub use sections::{
     AdminConfig, AuthMode, BatchingConfig, Congestion, ExecutorsConfig, IdentityConfig,
     LimitsConfig, LogFormat, TransportConfig,
 };
+
+/// The most that is read of a configuration file.
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Everything that can be set. Every field has a default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,7 +132,7 @@ impl ServeConfig {
             path: path.to_owned(),
             source,
         };
-        let text = std::fs::read_to_string(path).map_err(read)?;
+        let text = read_text(path, MAX_FILE_BYTES).map_err(read)?;
         let parse = |source| ConfigError::Parse {
             path: path.to_owned(),
             source: Box::new(source),

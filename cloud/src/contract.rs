@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use seamline_codec as codec;
-use seamline_plan::{Bindings, Bundle, CodecSpec, Crossing, Cut, DType, Fingerprint, Manifest};
+use seamline_plan::{
+    Bindings, Bundle, CodecSpec, Crossing, Cut, DType, Dim, Fingerprint, Manifest,
+};
 use seamline_wire::{ErrorCode, RequestHeader, TensorHeader};
 
 /// A bundle that the service holds.
@@ -112,6 +114,17 @@ impl Contract {
     pub fn check(&self, index: usize, header: &RequestHeader) -> Result<CheckedRequest, Refusal> {
         let cut_index = usize::from(header.cut);
         let cut = self.cut(cut_index)?;
+        if let Some(session) = header.session
+            && self.manifest().states.is_empty()
+        {
+            return Err(Refusal {
+                code: ErrorCode::UnknownSession,
+                message: format!(
+                    "session {session}: `{}` keeps no state between requests; send the request without a session",
+                    self.manifest().model.name
+                ),
+            });
+        }
         if header.tensors.len() != cut.crossing.len() {
             let names: Vec<&str> = cut.crossing.iter().map(|c| c.spec.name.as_str()).collect();
             return Err(Refusal::invalid(format!(
@@ -122,15 +135,16 @@ impl Contract {
                 names.join(", ")
             )));
         }
+        // A step of a session runs on its own state, and so alone.
+        let batchable = cut.is_batchable() && header.session.is_none();
         let mut bindings = Bindings::new();
         let mut values = Vec::with_capacity(cut.crossing.len());
         for (tensor, crossing) in header.tensors.iter().zip(&cut.crossing) {
             let value = check_value(tensor, crossing, &mut bindings)?;
+            check_zero(&value, crossing, batchable)?;
             check_size(&value, crossing, self.max_over_reference)?;
             values.push(value);
         }
-        // A step of a session runs on its own state, and so alone.
-        let batchable = cut.is_batchable() && header.session.is_none();
         let rows = if batchable {
             common_rows(cut, &values)?
         } else {
@@ -213,17 +227,58 @@ fn check_value(
                 .join(", ")
         ),
     })?;
-    let most = codec::max_encoded_len(codec, dtype, &tensor.shape).unwrap_or(0);
-    if tensor.bytes > most {
-        return Err(Refusal::invalid(format!(
-            "`{name}` came in {} bytes; {codec} of {dtype} {shape:?} takes at most {most}",
-            tensor.bytes
-        )));
-    }
+    check_length(tensor, name, codec, dtype)?;
     Ok(CheckedValue {
         codec: codec.clone(),
         shape,
     })
+}
+
+/// The payload's length, before the payload comes: it must be one that the codec gives.
+fn check_length(
+    tensor: &TensorHeader,
+    name: &str,
+    codec: &CodecSpec,
+    dtype: DType,
+) -> Result<(), Refusal> {
+    let (bytes, shape) = (tensor.bytes, &tensor.shape);
+    let least = codec::min_encoded_len(codec, dtype, shape);
+    let most = codec::max_encoded_len(codec, dtype, shape);
+    let (Some(least), Some(most)) = (least, most) else {
+        return Err(Refusal::invalid(format!(
+            "`{name}`: {codec} of {dtype} {shape:?} takes more bytes than 64 bits count"
+        )));
+    };
+    if (least..=most).contains(&bytes) {
+        return Ok(());
+    }
+    let takes = if least == most {
+        format!("{most}")
+    } else {
+        format!("{least} to {most}")
+    };
+    Err(Refusal::invalid(format!(
+        "`{name}` came in {bytes} bytes; {codec} of {dtype} {shape:?} takes {takes}"
+    )))
+}
+
+/// A named dimension has a size: runtimes divide by it. Where the bundle itself was made with a
+/// size of 0, or only the run knows it (the boxes that a detector found), it may be 0. The rows of
+/// a batch are counted elsewhere.
+fn check_zero(value: &CheckedValue, crossing: &Crossing, batchable: bool) -> Result<(), Refusal> {
+    let spec = &crossing.spec;
+    let rows = crossing.batch_axis.filter(|_| batchable);
+    for (axis, (dim, &got)) in spec.shape.iter().zip(&value.shape).enumerate() {
+        let Dim::Sym(symbol) = dim else { continue };
+        let may_be_zero = crossing.reference.get(axis) == Some(&0) || rows == Some(axis);
+        if got == 0 && !may_be_zero {
+            return Err(Refusal::invalid(format!(
+                "`{}` has shape {:?}; its dimension {axis}, `{symbol}`, must be at least 1",
+                spec.name, value.shape
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// What a tail needs grows with its input, often many times over: free dimensions are bounded by

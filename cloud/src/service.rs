@@ -309,7 +309,10 @@ fn load_shared(
         contracts,
         executors,
         admission: Admission::new(config.limits.admission()),
-        sessions: Sessions::new(config.limits.max_sessions as usize),
+        sessions: Sessions::new(
+            config.limits.max_sessions as usize,
+            config.limits.max_sessions_per_connection as usize,
+        ),
         metrics: Arc::clone(metrics),
         default_deadline: config.batching.default_deadline(),
         max_in_flight: config.limits.max_in_flight,
@@ -377,6 +380,8 @@ fn server_options(config: &ServeConfig) -> Result<ServerOptions, StartError> {
     let mut options = ServerOptions::new(config.listen, ServerIdentity::load(dir)?, client_auth);
     options.agent = concat!("seamline-cloud/", env!("CARGO_PKG_VERSION")).to_owned();
     options.max_connections = config.limits.max_connections as usize;
+    options.max_connections_per_address = config.limits.max_connections_per_address as usize;
+    options.max_connections_per_device = config.limits.max_connections_per_device as usize;
     options.limits.max_request_bytes = config.limits.max_request_bytes;
     options.limits.max_in_flight = config.limits.max_in_flight_per_connection;
     options.transport = transport_options(&config.transport);

@@ -1,6 +1,6 @@
 //! State slots of recurrent nets: one a session, owned by the connection that began it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -27,15 +27,16 @@ pub struct Slot {
 pub struct Sessions {
     table: Mutex<Table>,
     max_sessions: usize,
+    max_per_connection: usize,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     /// By connection and the session's id, which is local to it.
     slots: HashMap<(u64, u64), SharedSlot>,
-    /// Connections that are there: a request that outlives its connection gets no slot, which
-    /// nobody would free.
-    connections: HashSet<u64>,
+    /// Connections that are there, and how many sessions each has: a request that outlives its
+    /// connection gets no slot, which nobody would free.
+    connections: HashMap<u64, usize>,
 }
 
 /// A step's right to its session's state. Steps of one session come one after the other.
@@ -46,11 +47,12 @@ pub struct Step {
 }
 
 impl Sessions {
-    /// A table of at most `max_sessions`.
-    pub fn new(max_sessions: usize) -> Sessions {
+    /// A table of at most `max_sessions`, of one connection at most `max_per_connection`.
+    pub fn new(max_sessions: usize, max_per_connection: usize) -> Sessions {
         Sessions {
             table: Mutex::default(),
             max_sessions,
+            max_per_connection,
         }
     }
 
@@ -78,21 +80,19 @@ impl Sessions {
         cut: usize,
     ) -> Result<Step, Refusal> {
         let mut table = self.table.lock();
+        let Table { slots, connections } = &mut *table;
         let refuse = |message: String| Refusal {
             code: ErrorCode::UnknownSession,
             message,
         };
-        if !table.connections.contains(&connection) {
+        let Some(sessions) = connections.get_mut(&connection) else {
             return Err(refuse("the connection of this session has ended".into()));
-        }
-        let slots = &mut table.slots;
+        };
         let key = (connection, session);
         if step == 0 {
-            if !slots.contains_key(&key) && slots.len() >= self.max_sessions {
-                return Err(Refusal {
-                    code: ErrorCode::Overloaded,
-                    message: format!("{} sessions are open, which is the limit", slots.len()),
-                });
+            if !slots.contains_key(&key) {
+                self.check_room(slots.len(), *sessions)?;
+                *sessions += 1;
             }
             let slot = Slot {
                 contract,
@@ -132,9 +132,27 @@ impl Sessions {
         })
     }
 
+    fn check_room(&self, all: usize, of_connection: usize) -> Result<(), Refusal> {
+        let overloaded = |message: String| Refusal {
+            code: ErrorCode::Overloaded,
+            message,
+        };
+        if of_connection >= self.max_per_connection {
+            return Err(overloaded(format!(
+                "{of_connection} sessions are open on this connection, which is the limit"
+            )));
+        }
+        if all >= self.max_sessions {
+            return Err(overloaded(format!(
+                "{all} sessions are open, which is the limit"
+            )));
+        }
+        Ok(())
+    }
+
     /// Lets `connection` open sessions.
     pub fn begin_connection(&self, connection: u64) {
-        self.table.lock().connections.insert(connection);
+        self.table.lock().connections.insert(connection, 0);
     }
 
     /// Frees every session of `connection`; it can open no more.
@@ -171,7 +189,7 @@ mod tests {
     use super::*;
 
     fn sessions(max_sessions: usize) -> Sessions {
-        let sessions = Sessions::new(max_sessions);
+        let sessions = Sessions::new(max_sessions, 3);
         sessions.begin_connection(1);
         sessions.begin_connection(2);
         sessions
@@ -225,6 +243,22 @@ mod tests {
         sessions.end_connection(1);
         assert_eq!(sessions.len(), 1);
         assert!(sessions.step(2, 2, 0, 0, 0).is_ok());
+    }
+
+    #[test]
+    fn one_connection_does_not_take_every_slot() {
+        let sessions = sessions(100);
+        for session in 0..3 {
+            sessions.step(1, session, 0, 0, 0).unwrap();
+        }
+        let refusal = sessions.step(1, 3, 0, 0, 0).unwrap_err();
+        assert_eq!(refusal.code, ErrorCode::Overloaded);
+        assert!(refusal.message.contains("on this connection"));
+        assert!(sessions.step(1, 2, 0, 0, 0).is_ok(), "begun anew");
+        assert!(sessions.step(2, 3, 0, 0, 0).is_ok());
+        sessions.end_connection(1);
+        sessions.begin_connection(1);
+        assert!(sessions.step(1, 3, 0, 0, 0).is_ok());
     }
 
     #[test]

@@ -15,6 +15,7 @@ const LIMITS: AdmissionLimits = AdmissionLimits {
     max_in_flight: 3,
     max_in_flight_per_connection: 2,
     max_bytes: 100,
+    max_bytes_per_connection: 100,
 };
 
 fn gate() -> (Admission, Arc<Mutex<Instant>>) {
@@ -27,6 +28,41 @@ fn refused(gate: &Admission, connection: ConnectionId, bytes: u64) -> ShedReason
     gate.try_admit(connection, bytes)
         .expect_err("admitted")
         .reason
+}
+
+#[test]
+fn one_connection_does_not_hold_all_bytes() {
+    let limits = AdmissionLimits {
+        max_bytes_per_connection: 60,
+        ..LIMITS
+    };
+    let gate = Admission::new(limits);
+    let mut first = gate.try_admit(A, 40).unwrap();
+    let limit = 60;
+    assert_eq!(
+        refused(&gate, A, 21),
+        ShedReason::BytesOnConnection { bytes: 21, limit }
+    );
+    assert_eq!(
+        refused(&gate, B, 61),
+        ShedReason::TooLarge { bytes: 61, limit }
+    );
+    let other = gate.try_admit(B, 60).unwrap();
+    assert_eq!(
+        first.resize(41).unwrap_err().reason,
+        ShedReason::Bytes {
+            bytes: 1,
+            limit: 100
+        }
+    );
+    drop(other);
+    first.resize(60).unwrap();
+    assert_eq!(
+        refused(&gate, A, 1),
+        ShedReason::BytesOnConnection { bytes: 1, limit }
+    );
+    drop(first);
+    gate.try_admit(A, 60).unwrap();
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What the end-to-end tests share: the runtime, trained models, identities, a running service.
 
 pub mod law;
+pub mod link;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,8 @@ use seamline_plan::{Bindings, DType, Dim, Fingerprint, Tensor};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+
+use link::LinkProxy;
 
 /// The process's ONNX Runtime, fetched where it is not here yet.
 pub fn runtime() -> Runtime {
@@ -174,6 +177,11 @@ impl TestService {
         }
     }
 
+    /// A builder of a client behind a link to this service.
+    pub fn client_over(&self, link: &LinkProxy, bundle: &Path) -> ClientBuilder {
+        self.client(bundle).cloud(&link.addr().to_string())
+    }
+
     /// A builder of a client of this service.
     pub fn client(&self, bundle: &Path) -> ClientBuilder {
         Client::builder(bundle)
@@ -300,6 +308,26 @@ fn products(n: Option<i64>) -> Model {
         .expect("a valid graph");
     let hash = Fingerprint::of(b"slow");
     Model::new(graph, "slow".into(), hash, &Bindings::new()).expect("a model without symbols")
+}
+
+/// A model that does next to nothing with much on the wire: rows of `columns` numbers cross its only
+/// cut, rows of `answer` numbers come back; 64 rows of f32 each. Every number of the answer depends
+/// on its row, so that a wrong byte shows.
+pub fn wire_model(columns: u32, answer: u32) -> Model {
+    let row = |columns: u32| [Dim::Fixed(64), Dim::Fixed(columns.into())];
+    let weight: Vec<f32> = (0..columns * answer)
+        .map(|at| (at * 7 % 17) as f32 / 16.0 - 0.5)
+        .collect();
+    let graph = GraphBuilder::new("wire", 17)
+        .input("x", DType::F32, &row(columns))
+        .output("y", DType::F32, &row(answer))
+        .weight_f32("weight", &[columns.into(), answer.into()], &weight)
+        .node("Relu", &["x"], &["positive"])
+        .node("MatMul", &["positive", "weight"], &["y"])
+        .build()
+        .expect("a valid graph");
+    let hash = Fingerprint::of(b"wire");
+    Model::new(graph, "wire".into(), hash, &Bindings::new()).expect("a model without symbols")
 }
 
 /// A request for [`slow_model`] that takes about `time` on this machine, which is tried first.

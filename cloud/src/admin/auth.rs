@@ -2,8 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use seamline_plan::read_text;
+
 /// Shortest and longest token, in characters.
 const LENGTH: std::ops::RangeInclusive<usize> = 16..=1024;
+
+/// The most that is read of a token's file; white space may stand around it.
+const MAX_FILE_BYTES: u64 = 4 << 10;
 
 /// A bearer token. Only its hash is kept, so that neither a log nor a core dump shows it, and two
 /// tokens are compared by hashes in constant time whatever their lengths.
@@ -62,7 +67,7 @@ impl AdminToken {
             path: path.to_owned(),
             source,
         };
-        AdminToken::new(&std::fs::read_to_string(path).map_err(read)?)
+        AdminToken::new(&read_text(path, MAX_FILE_BYTES).map_err(read)?)
     }
 
     /// Whether the value of an `Authorization` header carries this token (RFC 6750 section 2.1).
@@ -132,6 +137,17 @@ mod tests {
         assert!(
             missing.to_string().contains("/nonexistent/token"),
             "{missing}"
+        );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_token_file_without_an_end_is_refused() {
+        let endless = AdminToken::read(Path::new("/dev/zero")).unwrap_err();
+        assert!(
+            endless.to_string().contains("/dev/zero")
+                && endless.to_string().contains("more than 4096 bytes"),
+            "{endless}"
         );
     }
 }

@@ -152,6 +152,11 @@ fn limits(config: &ServeConfig, checker: &mut Checker) {
         let expected = format!("{request} (limits.max_request_bytes) to {TIB} bytes");
         checker.wrong("limits.max_held_bytes", limits.max_held_bytes, expected);
     }
+    let connection = limits.max_held_bytes_per_connection;
+    if connection != 0 && !(request..=TIB).contains(&connection) {
+        let expected = format!("0, or {request} (limits.max_request_bytes) to {TIB} bytes");
+        checker.wrong("limits.max_held_bytes_per_connection", connection, expected);
+    }
     checker.within(
         "limits.max_in_flight",
         limits.max_in_flight,
@@ -169,6 +174,26 @@ fn limits(config: &ServeConfig, checker: &mut Checker) {
         limits.max_connections,
         1..=1_000_000,
         "connections",
+    );
+    let connections = u64::from(limits.max_connections);
+    for (field, value) in [
+        (
+            "limits.max_connections_per_address",
+            limits.max_connections_per_address,
+        ),
+        (
+            "limits.max_connections_per_device",
+            limits.max_connections_per_device,
+        ),
+    ] {
+        let unit = "connections (limits.max_connections)";
+        checker.within(field, value, 0..=connections, unit);
+    }
+    checker.within(
+        "limits.max_sessions_per_connection",
+        limits.max_sessions_per_connection,
+        0..=1_000_000,
+        "sessions",
     );
     checker.within(
         "limits.max_sessions",

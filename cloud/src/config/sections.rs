@@ -205,6 +205,12 @@ pub struct LimitsConfig {
     /// Default 1 073 741 824 (1 GiB); at least `max_request_bytes`, at most 1 TiB. Set it to what
     /// the machine has left beside weights and intermediate values.
     pub max_held_bytes: u64,
+    /// The same for one connection.
+    ///
+    /// Default 0, which is half of `max_held_bytes`, but never less than twice
+    /// `max_request_bytes`; else at least `max_request_bytes`. Keeps a device that sends slowly from
+    /// holding what all share.
+    pub max_held_bytes_per_connection: u64,
     /// Elements of a row of a value, where its dimensions are free, as a multiple of what they were
     /// when the bundle was made.
     ///
@@ -225,11 +231,25 @@ pub struct LimitsConfig {
     /// Default 4096; bounds 1 to 1 000 000. Each costs some tens of KiB, and up to
     /// `transport.connection_window_bytes` while it sends.
     pub max_connections: u32,
+    /// The same from one IP address (IPv6: one /64 network), handshakes included.
+    ///
+    /// Default 0, which is half of `max_connections`; bounds 0 to `max_connections`. Lower it where
+    /// devices do not share an address: whoever can send packets can begin handshakes.
+    pub max_connections_per_address: u32,
+    /// The same of one device identity (certificate name or token).
+    ///
+    /// Default 0, which is half of `max_connections`; bounds 0 to `max_connections`. Lower it where
+    /// each device has an identity of its own.
+    pub max_connections_per_device: u32,
     /// Sessions that hold state (recurrent state, KV cache) at the same time.
     ///
     /// Default 1024; bounds 0 to 1 000 000; 0 refuses stateful models. Each costs the bytes of its
     /// model's state.
     pub max_sessions: u32,
+    /// The same for one connection.
+    ///
+    /// Default 256; bounds 0 to 1 000 000.
+    pub max_sessions_per_connection: u32,
 }
 
 impl Default for LimitsConfig {
@@ -237,11 +257,15 @@ impl Default for LimitsConfig {
         LimitsConfig {
             max_request_bytes: 64 << 20,
             max_held_bytes: 1 << 30,
+            max_held_bytes_per_connection: 0,
             max_over_reference: 64,
             max_in_flight: 2048,
             max_in_flight_per_connection: 64,
             max_connections: 4096,
+            max_connections_per_address: 0,
+            max_connections_per_device: 0,
             max_sessions: 1024,
+            max_sessions_per_connection: 256,
         }
     }
 }
@@ -253,6 +277,15 @@ impl LimitsConfig {
             max_in_flight: self.max_in_flight,
             max_in_flight_per_connection: self.max_in_flight_per_connection,
             max_bytes: self.max_held_bytes,
+            max_bytes_per_connection: self.held_per_connection(),
+        }
+    }
+
+    fn held_per_connection(&self) -> u64 {
+        match self.max_held_bytes_per_connection {
+            // A raw request counts twice, as its payload and as its tensors.
+            0 => (self.max_held_bytes / 2).max(self.max_request_bytes.saturating_mul(2)),
+            bytes => bytes,
         }
     }
 }

@@ -28,6 +28,22 @@ pub fn max_encoded_len<D: Copy + TryInto<u64>>(
     encoded_len(spec, dtype, shape).map(|length| length.most)
 }
 
+/// The least payload length in bytes that a tensor of `dtype` and `shape` can have; `None` where
+/// [`max_encoded_len`] is.
+pub fn min_encoded_len<D: Copy + TryInto<u64>>(
+    spec: &CodecSpec,
+    dtype: DType,
+    shape: &[D],
+) -> Option<u64> {
+    let length = encoded_len(spec, dtype, shape)?;
+    // Integers that are all equal need no offsets.
+    Some(if length.exact {
+        length.most
+    } else {
+        packed::HEADER as u64
+    })
+}
+
 struct EncodedLen {
     most: u64,
     exact: bool,

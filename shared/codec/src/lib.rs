@@ -46,7 +46,7 @@ use seamline_kernels as kernels;
 use seamline_plan::{CodecSpec, DType, Tensor};
 
 pub use error::{CodecError, CodecErrorKind};
-pub use length::{expected_len, max_encoded_len};
+pub use length::{expected_len, max_encoded_len, min_encoded_len};
 
 /// Appends the payload of `tensor` to `out`, which is left as it was on an error.
 ///

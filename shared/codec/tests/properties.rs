@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use seamline_codec::{
     decode, decode_bytes, decode_into, encode, encode_bytes, expected_len, max_encoded_len,
+    min_encoded_len,
 };
 use seamline_plan::{CodecSpec, DType, Tensor};
 
@@ -181,6 +182,8 @@ proptest! {
         let shape: Vec<u64> = tensor.shape().iter().map(|&dim| dim as u64).collect();
         let most = max_encoded_len(spec, tensor.dtype(), &shape).unwrap();
         prop_assert!(len <= most, "{} > {}", len, most);
+        let least = min_encoded_len(spec, tensor.dtype(), &shape).unwrap();
+        prop_assert!(least <= len, "{} > {}", least, len);
         prop_assert_eq!(Some(most), max_encoded_len(spec, tensor.dtype(), tensor.shape()));
         match expected_len(spec, tensor.dtype(), &shape) {
             Some(exact) => prop_assert_eq!((len, most), (exact, exact)),

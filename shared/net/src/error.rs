@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use quinn::{ConnectionError, TransportErrorCode};
-use seamline_wire::{ErrorCode, OpenRefusal, StartError, WireError};
+use seamline_wire::{ErrorCode, OpenRefusal, StartError, WireError, printable};
 use thiserror::Error;
 
 use crate::identity::IdentityError;
@@ -66,12 +66,17 @@ impl fmt::Display for CloseReason {
     }
 }
 
+/// A peer's reason, fit for a log or a terminal.
+fn peer_text(reason: &[u8]) -> String {
+    printable(String::from_utf8_lossy(reason).into_owned())
+}
+
 impl From<&ConnectionError> for CloseReason {
     fn from(error: &ConnectionError) -> CloseReason {
         let (code, text, by_peer) = match error {
             ConnectionError::ApplicationClosed(close) => {
                 let code = error_code(close.error_code);
-                let reason = String::from_utf8_lossy(&close.reason);
+                let reason = peer_text(&close.reason);
                 let text = if reason.is_empty() {
                     "the peer closed the connection".to_owned()
                 } else {
@@ -98,7 +103,7 @@ impl From<&ConnectionError> for CloseReason {
                 tls::alert(close.error_code.into()).map(|_| ErrorCode::Unauthenticated),
                 tls::explain(
                     close.error_code.into(),
-                    &String::from_utf8_lossy(&close.reason),
+                    &peer_text(&close.reason),
                     Refuser::Peer,
                 ),
                 true,
@@ -250,6 +255,16 @@ pub enum AcceptError {
         peer: SocketAddr,
         /// What is wrong with it.
         reason: String,
+    },
+    /// The device has as many connections as it may.
+    #[error("{peer}: {limit} connections of {device} are open, the limit of one device")]
+    TooMany {
+        /// Who.
+        peer: SocketAddr,
+        /// The device's name.
+        device: String,
+        /// How many it may have.
+        limit: usize,
     },
 }
 

@@ -13,9 +13,11 @@ pub enum Congestion {
     /// RFC 9438. Backs off on loss; right for wired and most Wi-Fi links.
     #[default]
     Cubic,
-    /// Models bandwidth and round trip instead of reacting to loss. Try it on cellular links with
-    /// random loss; on loopback and with small socket buffers it is much slower than Cubic.
-    /// quinn calls its implementation experimental.
+    /// Models bandwidth and round trip instead of reacting to loss. Try it where packets are lost at
+    /// random: at 2 % loss a request took less than half of Cubic's time (BENCHMARKS.md, "Over a
+    /// link"). Where the bottleneck's queue is short it overflows it, to the cost of others; on
+    /// loopback and with small socket buffers it is much slower than Cubic. quinn calls its
+    /// implementation experimental.
     Bbr,
 }
 
@@ -25,6 +27,22 @@ pub enum Congestion {
 pub struct TransportOptions {
     /// Default: [`Congestion::Cubic`].
     pub congestion: Congestion,
+    /// How much may be in flight on a new connection before anything is acknowledged. Of Cubic only:
+    /// quinn's BBR starts with 240,000 bytes and does not find the path's rate from less.
+    ///
+    /// Unit: bytes. Default: 46,464, which is 32 packets, as large deployments of QUIC have it (Langley
+    /// et al., "The QUIC transport protocol", SIGCOMM 2017); RFC 9002 recommends 14,720. Bound: at
+    /// least two packets of 1200 bytes. It doubles each round trip until the path is full, so it
+    /// decides how long the first request of a connection takes. Cost: sent at once, it can fill
+    /// the queue of a slow link; lower it where many devices share one.
+    pub initial_window: u64,
+    /// How many packets sent later must be acknowledged before one counts as lost for that. By
+    /// time it counts as lost after 9/8 of a round trip in any case.
+    ///
+    /// Unit: packets. Default: 16, which at 18.88 Mbit/s forgives a packet that is 10 ms late; RFC
+    /// 9002 recommends 3, with which Cubic takes reordering for loss and slows down. Bound: at least
+    /// 3. Cost: a loss is found up to 1/8 of a round trip later.
+    pub reordering: u32,
     /// How much the peer may send on one stream before it is read.
     ///
     /// Unit: bytes. Default: 8 MiB. Bound: 2^62. Cost: memory per stream with a fast peer and a
@@ -74,6 +92,8 @@ impl Default for TransportOptions {
     fn default() -> TransportOptions {
         TransportOptions {
             congestion: Congestion::Cubic,
+            initial_window: 46_464,
+            reordering: 16,
             stream_window: 8 << 20,
             connection_window: 32 << 20,
             send_window: 16 << 20,
@@ -86,6 +106,7 @@ impl Default for TransportOptions {
     }
 }
 
+const REORDERING_MIN: u32 = 3;
 const MTU_MAX_LOOPBACK: u16 = 6000;
 const MTU_MAX: u16 = 1452;
 const MTU_MIN: u16 = 1200;
@@ -124,12 +145,15 @@ impl TransportOptions {
             .send_window(self.send_window)
             .keep_alive_interval(self.keep_alive)
             .initial_rtt(self.initial_rtt)
+            .packet_threshold(self.reordering.max(REORDERING_MIN))
             .mtu_discovery_config(Some(mtu))
             // Beyond 2^62 ms a timeout is none.
             .max_idle_timeout(IdleTimeout::try_from(self.idle_timeout).ok());
         match self.congestion {
             Congestion::Cubic => {
-                config.congestion_controller_factory(Arc::new(CubicConfig::default()))
+                let mut cubic = CubicConfig::default();
+                cubic.initial_window(self.initial_window.max(2 * u64::from(MTU_MIN)));
+                config.congestion_controller_factory(Arc::new(cubic))
             }
             Congestion::Bbr => config.congestion_controller_factory(Arc::new(BbrConfig::default())),
         };

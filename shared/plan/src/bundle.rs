@@ -31,6 +31,12 @@ impl Side {
             Side::Cloud => "cloud",
         }
     }
+
+    /// Whether a file of a bundle, by its path in it, is this side's.
+    pub(crate) fn holds(self, path: &str) -> bool {
+        path.strip_prefix(self.folder())
+            .is_some_and(|rest| rest.starts_with('/'))
+    }
 }
 
 /// A bundle that cannot be read or written.
@@ -103,13 +109,8 @@ impl Bundle {
             manifest,
             fingerprint,
         };
-        let folder = format!("{}/", side.folder());
-        for file in bundle
-            .manifest
-            .files
-            .iter()
-            .filter(|file| file.path.starts_with(&folder))
-        {
+        let files = &bundle.manifest.files;
+        for file in files.iter().filter(|file| side.holds(&file.path)) {
             bundle.verify_file(file)?;
         }
         Ok(bundle)
@@ -121,6 +122,9 @@ impl Bundle {
     /// [`BundleError`].
     pub fn read_manifest(root: &Path) -> Result<(Manifest, Fingerprint), BundleError> {
         let path = root.join(MANIFEST_FILE);
+        if fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink()) {
+            return Err(linked(&path));
+        }
         let json = match map_file(&path).map(|file| file.bytes().clone()) {
             Ok(json) => json,
             Err(error)
@@ -201,7 +205,7 @@ impl Bundle {
                 },
             })?;
             if metadata.is_symlink() {
-                return Err(problem("it is, or lies behind, a symbolic link".into()));
+                return Err(linked(&path));
             }
         }
         let mapped = map_file(&path).map_err(|error| BundleError::Io {
@@ -219,6 +223,14 @@ impl Bundle {
             return Err(problem("its BLAKE3 is not the manifest's".into()));
         }
         Ok(())
+    }
+}
+
+/// A link could lead outside the bundle, to what was never verified.
+fn linked(path: &Path) -> BundleError {
+    BundleError::File {
+        path: path.to_owned(),
+        problem: "it is, or lies behind, a symbolic link".into(),
     }
 }
 
@@ -439,6 +451,25 @@ mod tests {
             fs::write(&outside, b"abc").unwrap();
             std::os::unix::fs::symlink(&outside, &file).unwrap();
             assert!(refusal().contains("symbolic link"), "{}", refusal());
+        }
+    }
+
+    /// Also where what the link leads to has the right content.
+    #[cfg(unix)]
+    #[test]
+    fn a_linked_folder_and_a_linked_manifest_are_refused() {
+        for part in ["cloud", MANIFEST_FILE] {
+            let folder = tempfile::tempdir().unwrap();
+            let root = bundle(folder.path());
+            Bundle::open(&root, Side::Cloud).unwrap();
+            let outside = folder.path().join("outside");
+            fs::rename(root.join(part), &outside).unwrap();
+            std::os::unix::fs::symlink(&outside, root.join(part)).unwrap();
+            let error = Bundle::open(&root, Side::Cloud).unwrap_err().to_string();
+            assert!(
+                error.contains("symbolic link") && error.contains(part),
+                "{error}"
+            );
         }
     }
 

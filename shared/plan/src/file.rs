@@ -1,7 +1,7 @@
 //! Files: mapping for reading, and writing that leaves the old file or the new one, never half.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use bytes::Bytes;
@@ -50,6 +50,26 @@ pub fn map_file(path: &Path) -> io::Result<MappedFile> {
     })
 }
 
+/// Reads a small text file whole: a key, a token, a configuration. It may be a pipe; one that has
+/// more than `most` bytes, or never ends, is refused.
+///
+/// # Errors
+/// The operating system's; [`io::ErrorKind::FileTooLarge`] beyond `most` bytes;
+/// [`io::ErrorKind::InvalidData`] where it is not UTF-8.
+pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
+    let mut text = Vec::new();
+    let file = File::open(path)?;
+    file.take(most.saturating_add(1)).read_to_end(&mut text)?;
+    if text.len() as u64 > most {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it has more than {most} bytes, the most that is read here"),
+        ));
+    }
+    String::from_utf8(text)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+}
+
 /// Writes `content` to `path` through a file beside it and a rename, so that a reader or a crash
 /// sees the old file or the new one.
 ///
@@ -69,4 +89,30 @@ pub fn write_atomic(path: &Path, content: &[u8]) -> io::Result<()> {
             // The write's own error is the one to report.
             let _ = std::fs::remove_file(&part);
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_file_is_read_whole_and_a_larger_one_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "12345").unwrap();
+        assert_eq!(read_text(&path, 5).unwrap(), "12345");
+        let error = read_text(&path, 4).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert!(error.to_string().contains("more than 4 bytes"), "{error}");
+        std::fs::write(&path, [0xff]).unwrap();
+        let error = read_text(&path, 4).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_without_an_end_is_refused() {
+        let error = read_text(Path::new("/dev/zero"), 1024).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+    }
 }

@@ -18,12 +18,12 @@ mod text;
 pub use bundle::{Bundle, BundleError, BundleWriter, MANIFEST_FILE, Side, WEIGHTS_FILE};
 pub use codec::CodecSpec;
 pub use dtype::{DType, Element};
-pub use file::{MappedFile, map_file, write_atomic};
+pub use file::{MappedFile, map_file, read_text, write_atomic};
 #[cfg(feature = "input")]
 pub use input::{FileRequest, InputError, read_input, read_requests};
 pub use manifest::{
-    Crossing, Cut, FileEntry, Fingerprint, MANIFEST_FORMAT, Manifest, ModelInfo, Reply, Stage,
-    StateSpec,
+    Crossing, Cut, FileEntry, Fingerprint, MANIFEST_FORMAT, MAX_CUTS, MAX_MANIFEST_BYTES,
+    MAX_STAGES, Manifest, ModelInfo, Reply, Stage, StateSpec,
 };
 pub use rows::{Joiner, concat_rows, split_rows};
 pub use shape::{Bindings, Dim, SpecMismatch, TensorSpec, element_count, format_shape, is_unnamed};

@@ -1,14 +1,28 @@
 //! `manifest.json`: the contract of a bundle.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::bundle::BundleError;
+use crate::bundle::{BundleError, Side};
 use crate::{CodecSpec, TensorSpec};
 
 /// The manifest format that this build writes and reads.
 pub const MANIFEST_FORMAT: u32 = 1;
+
+/// The most bytes of a manifest. A large one, with the labels of thousands of classes in it, has
+/// some hundred KiB.
+pub const MAX_MANIFEST_BYTES: u64 = 64 << 20;
+
+/// The most cuts of a manifest. Nobody chooses among more, each costs the service a warm-up, and
+/// checking them takes time with their square.
+pub const MAX_CUTS: usize = 1024;
+
+/// The most stages of a manifest.
+pub const MAX_STAGES: usize = 2 * MAX_CUTS;
+
+/// The most bytes of one value's reference, which warm-up allocates.
+const MAX_REFERENCE_BYTES: u64 = 64 << 30;
 
 /// BLAKE3 of a manifest's bytes: what both sides present to prove that they hold the same
 /// contract. Written as 64 hex digits.
@@ -209,6 +223,12 @@ impl Manifest {
             format: u32,
         }
         let invalid = |error: serde_json::Error| BundleError::Manifest(error.to_string());
+        if json.len() as u64 > MAX_MANIFEST_BYTES {
+            return Err(BundleError::Manifest(format!(
+                "it has {} bytes; at most {MAX_MANIFEST_BYTES} are read",
+                json.len()
+            )));
+        }
         let Format { format } = serde_json::from_slice(json).map_err(invalid)?;
         if format != MANIFEST_FORMAT {
             return Err(BundleError::Format {
@@ -240,10 +260,15 @@ impl Manifest {
         if self.outputs.is_empty() {
             return Err("`outputs` is empty; a model has at least one".into());
         }
-        check_name(&self.model.name)?;
-        for spec in self.inputs.iter().chain(&self.outputs) {
-            check_name(&spec.name)?;
+        for (what, count, most) in [
+            ("cuts", self.cuts.len(), MAX_CUTS),
+            ("stages", self.stages.len(), MAX_STAGES),
+        ] {
+            if count > most {
+                return Err(format!("`{what}` has {count} entries; at most {most}"));
+            }
         }
+        self.names().try_for_each(check_name)?;
         let paths: BTreeSet<&str> = self.files.iter().map(|file| file.path.as_str()).collect();
         if paths.len() != self.files.len() {
             return Err("`files` lists a path twice".into());
@@ -252,10 +277,18 @@ impl Manifest {
             check_path(&file.path)?;
         }
         for (index, stage) in self.stages.iter().enumerate() {
-            for path in [&stage.edge, &stage.cloud].into_iter().flatten() {
+            for (path, side) in [(&stage.edge, Side::Edge), (&stage.cloud, Side::Cloud)] {
+                let Some(path) = path else { continue };
                 if !paths.contains(path.as_str()) {
                     return Err(format!(
                         "stages[{index}] names `{path}`, which `files` lacks"
+                    ));
+                }
+                // A side verifies the files of its own folder, and no others.
+                if !side.holds(path) {
+                    return Err(format!(
+                        "stages[{index}] names `{path}`, which does not lie in `{}/`",
+                        side.folder()
                     ));
                 }
             }
@@ -292,48 +325,63 @@ impl Manifest {
         Ok(())
     }
 
+    /// Every name that may reach a log or a terminal.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let specs = self.inputs.iter().chain(&self.outputs);
+        let stages = self
+            .stages
+            .iter()
+            .flat_map(|stage| stage.inputs.iter().chain(&stage.outputs));
+        let cuts = self.cuts.iter().flat_map(|cut| {
+            let crossing = cut.crossing.iter().map(|crossing| &crossing.spec);
+            let replies = cut.replies.iter().map(|reply| &reply.spec);
+            let specs = crossing.chain(replies).map(|spec| spec.name.as_str());
+            std::iter::once(cut.id.as_str()).chain(specs)
+        });
+        std::iter::once(self.model.name.as_str())
+            .chain(specs.map(|spec| spec.name.as_str()))
+            .chain(stages.map(String::as_str))
+            .chain(self.files.iter().map(|file| file.path.as_str()))
+            .chain(cuts)
+    }
+
     /// What crosses must be there before the cut and be all that the tail lacks; what comes back
     /// must be made behind it.
-    fn validate_values(&self, cut: &Cut) -> Result<(), String> {
+    fn validate_values<'a>(&'a self, cut: &'a Cut) -> Result<(), String> {
         let (head, tail) = self.stages.split_at(cut.stage);
         let inputs = self.inputs.iter().map(|spec| spec.name.as_str());
-        let made = |stages: &'_ [Stage]| -> BTreeSet<String> {
-            stages
-                .iter()
-                .flat_map(|stage| stage.outputs.iter().cloned())
-                .collect()
+        let made = |stages: &'a [Stage]| {
+            let outputs = stages.iter().flat_map(|stage| &stage.outputs);
+            outputs.map(String::as_str)
         };
-        let mut before = made(head);
-        before.extend(inputs.map(str::to_owned));
-        let mut sent = BTreeSet::new();
-        for crossing in &cut.crossing {
-            let name = &crossing.spec.name;
-            if !before.contains(name) {
-                return Err(format!(
-                    "`{name}` crosses, and nothing before the cut makes it"
-                ));
-            }
-            if !sent.insert(name.clone()) {
-                return Err(format!("`{name}` crosses twice"));
-            }
+        let before: HashSet<&str> = made(head).chain(inputs).collect();
+        let sent = cut
+            .crossing
+            .iter()
+            .map(|crossing| crossing.spec.name.as_str());
+        let mut twice = HashSet::new();
+        if let Some(name) = sent.clone().find(|name| !twice.insert(*name)) {
+            return Err(format!("`{name}` crosses twice"));
         }
-        let mut there = sent;
-        there.extend(self.states.iter().map(|state| state.input.clone()));
+        if let Some(name) = sent.clone().find(|name| !before.contains(name)) {
+            return Err(format!(
+                "`{name}` crosses, and nothing before the cut makes it"
+            ));
+        }
+        let states = self.states.iter().map(|state| state.input.as_str());
+        let mut there: HashSet<&str> = sent.chain(states).collect();
         for stage in tail {
-            if let Some(name) = stage.inputs.iter().find(|name| !there.contains(*name)) {
+            let missing = |name: &&String| !there.contains(name.as_str());
+            if let Some(name) = stage.inputs.iter().find(missing) {
                 return Err(format!("the tail reads `{name}`, which does not cross"));
             }
-            there.extend(stage.outputs.iter().cloned());
+            there.extend(stage.outputs.iter().map(String::as_str));
         }
-        let behind = made(tail);
-        if let Some(reply) = cut
-            .replies
-            .iter()
-            .find(|reply| !behind.contains(&reply.spec.name))
-        {
+        let behind: HashSet<&str> = made(tail).collect();
+        let mut replies = cut.replies.iter().map(|reply| reply.spec.name.as_str());
+        if let Some(name) = replies.find(|name| !behind.contains(name)) {
             return Err(format!(
-                "`{}` comes back, and the tail does not make it",
-                reply.spec.name
+                "`{name}` comes back, and the tail does not make it"
             ));
         }
         Ok(())
@@ -352,8 +400,13 @@ impl Manifest {
             if crossing.codecs.is_empty() {
                 return Err(format!("`{}` has no codec", spec.name));
             }
+            let mut ids = BTreeSet::new();
             for codec in &crossing.codecs {
                 check_codec(codec, spec)?;
+                // A request names a codec by its id alone.
+                if !ids.insert(codec.id()) {
+                    return Err(format!("`{}` lists the codec {codec} twice", spec.name));
+                }
             }
             check_axis(crossing.batch_axis, spec)?;
             check_reference(crossing)?;
@@ -395,14 +448,20 @@ fn check_reference(crossing: &Crossing) -> Result<(), String> {
             .iter()
             .zip(&crossing.reference)
             .all(|(dim, &reference)| dim.fixed().is_none_or(|size| size == reference));
-    if fits {
-        return Ok(());
+    let reference = crate::format_shape(&crossing.reference);
+    if !fits {
+        return Err(format!("`{spec}` has the reference {reference}"));
     }
-    Err(format!(
-        "`{}` has the reference {}",
-        spec,
-        crate::format_shape(&crossing.reference)
-    ))
+    let sizes = crossing.reference.iter().filter(|&&size| size != 0);
+    let bytes = sizes.fold(spec.dtype.size() as u64, |bytes, &size| {
+        bytes.saturating_mul(size)
+    });
+    if bytes > MAX_REFERENCE_BYTES {
+        return Err(format!(
+            "`{spec}` has the reference {reference}, of {bytes} bytes; at most {MAX_REFERENCE_BYTES}"
+        ));
+    }
+    Ok(())
 }
 
 fn check_axis(axis: Option<usize>, spec: &TensorSpec) -> Result<(), String> {
@@ -504,7 +563,43 @@ pub(crate) mod tests {
     #[test]
     fn inconsistencies_are_refused_by_name() {
         type Edit = fn(&mut Manifest);
-        let edits: [(&str, Edit); 13] = [
+        let edits: [(&str, Edit); 24] = [
+            ("`C:/evil` is not a plain path", |m| {
+                m.files[0].path = "C:/evil".into()
+            }),
+            ("`/etc/passwd` is not a plain path", |m| {
+                m.files[0].path = "/etc/passwd".into()
+            }),
+            ("`cloud/../../evil` is not a plain path", |m| {
+                m.files[0].path = "cloud/../../evil".into()
+            }),
+            ("does not lie in `cloud/`", |m| {
+                m.files[0].path = "edge/stage0.onnx".into();
+                m.stages[0].cloud = Some("edge/stage0.onnx".into());
+            }),
+            ("does not lie in `edge/`", |m| {
+                m.stages[0].edge = Some("cloud/stage0.onnx".into());
+            }),
+            ("`x` lists the codec int8 twice", |m| {
+                let codec = CodecSpec::Int8 { axis: 0 };
+                m.cuts[0].crossing[0].codecs.push(codec);
+            }),
+            ("`x` lists the codec raw twice", |m| {
+                m.cuts[0].crossing[0].codecs.push(CodecSpec::Raw)
+            }),
+            ("`x` crosses twice", |m| {
+                let twice = m.cuts[0].crossing[0].clone();
+                m.cuts[0].crossing.push(twice);
+            }),
+            ("`cuts` has 1025 entries; at most 1024", |m| {
+                m.cuts = vec![m.cuts[0].clone(); MAX_CUTS + 1];
+            }),
+            ("`stages` has 2049 entries; at most 2048", |m| {
+                m.stages = vec![m.stages[0].clone(); MAX_STAGES + 1];
+            }),
+            ("at most 68719476736", |m| {
+                m.cuts[0].crossing[0].reference[0] = u64::MAX
+            }),
             ("stages[0] names `gone`", |m| {
                 m.stages[0].cloud = Some("gone".into())
             }),

@@ -33,6 +33,30 @@ where
     deserializer.deserialize_seq(Grow(PhantomData))
 }
 
+/// A text for logs and people: control characters, which could forge a line of a log or drive a
+/// terminal, become U+FFFD.
+pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    String::deserialize(deserializer).map(printable)
+}
+
+/// `text` from a peer, fit for a log or a terminal: control characters become U+FFFD.
+pub fn printable(text: String) -> String {
+    if text.chars().any(char::is_control) {
+        text.replace(char::is_control, "\u{fffd}")
+    } else {
+        text
+    }
+}
+
+/// Optional bytes.
+pub(crate) fn option_bytes<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<u8>>, D::Error> {
+    #[derive(serde::Deserialize)]
+    struct Grown(#[serde(deserialize_with = "vec")] Vec<u8>);
+    Ok(Option::<Grown>::deserialize(deserializer)?.map(|Grown(bytes)| bytes))
+}
+
 /// A fingerprint as its 32 bytes; its own serde form is 64 hex digits, for JSON.
 pub(crate) mod fingerprint {
     use super::*;

@@ -74,8 +74,10 @@ impl fmt::Display for VersionRange {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// Program and version, for the service's log.
+    #[serde(deserialize_with = "bounded::text")]
     pub agent: String,
     /// A device token, where the device has no certificate.
+    #[serde(deserialize_with = "bounded::option_bytes")]
     pub token: Option<Vec<u8>>,
     /// Optional parts of the protocol that the client can use, one bit each; none so far.
     pub features: u64,
@@ -108,6 +110,7 @@ pub struct Welcome {
     /// The version that both use from here on.
     pub version: u16,
     /// Program and version of the service.
+    #[serde(deserialize_with = "bounded::text")]
     pub agent: String,
     /// The client's features that the service has too.
     pub features: u64,
@@ -121,7 +124,11 @@ pub struct Welcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum HelloAnswer {
     Welcome(Welcome),
-    Refused { code: ErrorCode, reason: String },
+    Refused {
+        code: ErrorCode,
+        #[serde(deserialize_with = "bounded::text")]
+        reason: String,
+    },
 }
 
 /// What a client says on the control stream after the welcome. Append only.
@@ -133,6 +140,7 @@ pub enum ClientControl {
         #[serde(with = "bounded::fingerprint")]
         fingerprint: Fingerprint,
         /// The model's name, which lets the service name the builds of it that it has.
+        #[serde(deserialize_with = "bounded::text")]
         model: String,
     },
 }
@@ -161,6 +169,7 @@ pub struct OpenRefusal {
     /// [`ErrorCode::UnknownContract`], [`ErrorCode::NotReady`], …
     pub code: ErrorCode,
     /// For a person.
+    #[serde(deserialize_with = "bounded::text")]
     pub message: String,
     /// Fingerprints of the builds of this model that the service does hold; at most
     /// [`OpenRefusal::MAX_KNOWN`].
@@ -172,6 +181,9 @@ impl OpenRefusal {
     /// The most fingerprints that a refusal names.
     pub const MAX_KNOWN: usize = 16;
 
+    /// The most bytes of the model's name that its text repeats.
+    const MAX_MODEL_BYTES: usize = 256;
+
     /// The refusal of a bundle that the service does not hold. Both sides' fingerprints are in
     /// its text.
     pub fn unknown(
@@ -180,6 +192,8 @@ impl OpenRefusal {
         known: impl IntoIterator<Item = Fingerprint>,
     ) -> OpenRefusal {
         let known: Vec<Fingerprint> = known.into_iter().take(Self::MAX_KNOWN).collect();
+        // The name is the client's, and as long as it likes.
+        let model = &model[..model.floor_char_boundary(Self::MAX_MODEL_BYTES)];
         let has = if known.is_empty() {
             "the service holds no bundle of that model".to_owned()
         } else {

@@ -27,6 +27,7 @@ mod session;
 mod tensor;
 
 pub use assemble::{Assembler, PREALLOCATE_BYTES};
+pub use bounded::printable;
 pub use code::ErrorCode;
 pub use control::{
     ClientControl, Hello, Load, OpenRefusal, PREFIX_BYTES, ServerControl, VersionRange, Welcome,

@@ -89,6 +89,7 @@ pub enum ReplyHeader {
         /// What failed.
         code: ErrorCode,
         /// For a person, with nothing private in it.
+        #[serde(deserialize_with = "bounded::text")]
         message: String,
         /// When a retry may succeed, in milliseconds, where the service can tell.
         retry_after_ms: Option<u32>,
@@ -186,10 +187,10 @@ pub trait MessageHeader: serde::de::DeserializeOwned + private::Sealed {
     /// The tensors whose payloads follow.
     fn tensors(&self) -> &[TensorHeader];
 
-    /// Checks every tensor against `limits`.
+    /// Checks every tensor against `limits`, and that the fields fit each other.
     ///
     /// # Errors
-    /// [`WireError::Limit`] or [`WireError::Tensor`].
+    /// [`WireError::Limit`], [`WireError::Tensor`] or [`WireError::Unexpected`].
     fn check(&self, limits: &Limits) -> Result<(), WireError>;
 }
 
@@ -208,6 +209,11 @@ impl MessageHeader for RequestHeader {
     }
 
     fn check(&self, limits: &Limits) -> Result<(), WireError> {
+        if self.session.is_none() && self.session_step != 0 {
+            return Err(WireError::Unexpected {
+                what: "step of a session without a session",
+            });
+        }
         check_tensors(&self.tensors, limits, Self::BODY, limits.max_request_bytes)
     }
 }

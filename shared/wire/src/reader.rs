@@ -77,10 +77,13 @@ impl<H: MessageHeader> MessageReader<H> {
         }
     }
 
-    /// The stream's next bytes. Poll until `None` first.
+    /// The stream's next bytes. Poll until `None` first: what was not polled is copied.
     pub fn handle_data(&mut self, chunk: Bytes) {
-        debug_assert!(self.input.is_empty(), "the last chunk was not polled");
-        self.input = chunk;
+        self.input = if self.input.is_empty() {
+            chunk
+        } else {
+            Bytes::from([self.input.as_ref(), chunk.as_ref()].concat())
+        };
     }
 
     /// The stream's orderly end.

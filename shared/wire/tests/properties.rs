@@ -45,6 +45,7 @@ prop_compose! {
         trace in prop::option::of(trace()),
         tensors in vec(tensor(), 0..6),
     ) -> RequestHeader {
+        let session_step = session.map_or(0, |_| session_step);
         RequestHeader {
             id, contract, cut, priority, deadline_us, trace, session, session_step, tensors,
         }
@@ -162,7 +163,7 @@ proptest! {
     fn an_error_comes_back_whole_or_cut(
         id in any::<u128>(),
         code in code(),
-        message in ".{0,900}",
+        message in "\\PC{0,900}",
         retry_after_ms in any::<Option<u32>>(),
     ) {
         let frame = encode_error(id, code, message.clone(), retry_after_ms).unwrap();
@@ -175,7 +176,7 @@ proptest! {
     #[test]
     fn control_messages_come_back(
         fingerprint in fingerprint(),
-        model in ".{0,40}",
+        model in "\\PC{0,40}",
         contract in any::<u32>(),
         load in load(),
         known in vec(fingerprint(), 0..5),
@@ -365,6 +366,24 @@ fn case_14_a_count_beyond_the_frame_is_malformed() {
 }
 
 #[test]
+fn case_15_a_request_names_only_what_this_connection_opened() {
+    const HANDLE: u32 = 7;
+    let header = |id| RequestHeader {
+        id,
+        contract: HANDLE,
+        ..RequestHeader::default()
+    };
+    let mut server = ServerSession::new(Limits::default());
+    let unknown = Err(Refusal::UnknownContract { contract: HANDLE });
+    assert_eq!(server.begin(1, &header(1)), unknown);
+    let refusal = OpenRefusal::unknown("net", Fingerprint([1; 32]), []);
+    server.answer_open(Err(refusal), Load::default()).unwrap();
+    assert_eq!(server.begin(2, &header(2)), unknown);
+    server.answer_open(Ok(HANDLE), Load::default()).unwrap();
+    assert_eq!(server.begin(3, &header(3)), Ok(()));
+}
+
+#[test]
 fn case_16_each_side_names_both_versions() {
     let newer = VersionRange { min: 2, max: 3 };
     let own = ServerHello {
@@ -418,10 +437,10 @@ fn case_16_a_refused_contract_names_both_fingerprints() {
     );
 }
 
-/// 3 GiB declared, and its length carried in 64 bits; the limit is in the error.
+/// 5 GiB declared, more than 32 bits count, and its length carried in 64 bits; the limit is in the error.
 #[test]
 fn case_17_lengths_have_64_bits_and_the_limit_is_stated() {
-    let bytes = 3u64 << 30;
+    let bytes = 5u64 << 30;
     let header = RequestHeader {
         tensors: vec![odd(0, 2, &[bytes], bytes)],
         ..RequestHeader::default()
@@ -430,7 +449,7 @@ fn case_17_lengths_have_64_bits_and_the_limit_is_stated() {
     let error = read::<RequestHeader>(&frame, &[1000]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the request's payload is 3221225472 bytes; the limit is 268435456 bytes"
+        "the request's payload is 5368709120 bytes; the limit is 268435456 bytes"
     );
 
     let limits = Limits {

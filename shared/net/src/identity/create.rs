@@ -3,7 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{
@@ -13,6 +13,7 @@ use rcgen::{
 
 use super::{
     CA_FILE, CA_KEY_FILE, DeviceToken, IdentityError, SERVER_FILE, SERVER_KEY_FILE, TOKENS_FILE,
+    read_pem,
 };
 
 /// How long an authority's certificate is valid, unless told otherwise.
@@ -152,8 +153,6 @@ fn issue(
     key_file: &str,
 ) -> Result<(), IdentityError> {
     let (ca_path, ca_key_path) = (dir.join(CA_FILE), dir.join(CA_KEY_FILE));
-    let read =
-        |path: &PathBuf| fs::read_to_string(path).map_err(|error| IdentityError::io(path, error));
     let content = |path: &Path, expected| {
         let path = path.to_owned();
         move |error: rcgen::Error| IdentityError::Content {
@@ -162,9 +161,9 @@ fn issue(
             problem: error.to_string(),
         }
     };
-    let ca_key = KeyPair::from_pem(&read(&ca_key_path)?)
+    let ca_key = KeyPair::from_pem(&read_pem(&ca_key_path)?)
         .map_err(content(&ca_key_path, "the authority's key"))?;
-    let issuer = Issuer::from_ca_cert_pem(&read(&ca_path)?, ca_key)
+    let issuer = Issuer::from_ca_cert_pem(&read_pem(&ca_path)?, ca_key)
         .map_err(content(&ca_path, "the authority's certificate"))?;
     let key = KeyPair::generate().map_err(rcgen_error)?;
     let certificate = params.signed_by(&key, &issuer).map_err(rcgen_error)?;

@@ -19,6 +19,7 @@ use std::path::Path;
 use rustls::RootCertStore;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use seamline_plan::read_text;
 
 /// File of the authority's certificate, which both sides trust.
 pub const CA_FILE: &str = "ca.pem";
@@ -55,7 +56,7 @@ impl CertifiedKey {
     pub fn load(chain: &Path, key: &Path) -> Result<CertifiedKey, IdentityError> {
         Ok(CertifiedKey {
             chain: load_certificates(chain)?,
-            key: PrivateKeyDer::from_pem_file(key)
+            key: PrivateKeyDer::from_pem_slice(read_pem(key)?.as_bytes())
                 .map_err(|error| IdentityError::pem(key, "a private key", error))?,
         })
     }
@@ -140,12 +141,18 @@ impl Trust {
 
 fn load_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, IdentityError> {
     let pem = |error| IdentityError::pem(path, "a certificate", error);
-    let chain = CertificateDer::pem_file_iter(path)
-        .map_err(pem)?
+    let chain = CertificateDer::pem_slice_iter(read_pem(path)?.as_bytes())
         .collect::<Result<Vec<_>, _>>()
         .map_err(pem)?;
     if chain.is_empty() {
         return Err(pem(rustls_pki_types::pem::Error::NoItemsFound));
     }
     Ok(chain)
+}
+
+/// The most that is read of a PEM file.
+const MAX_PEM_BYTES: u64 = 1 << 20;
+
+fn read_pem(path: &Path) -> Result<String, IdentityError> {
+    read_text(path, MAX_PEM_BYTES).map_err(|error| IdentityError::io(path, error))
 }

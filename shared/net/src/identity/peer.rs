@@ -6,7 +6,7 @@ use rustls_pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// A device that a service has accepted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PeerIdentity {
     /// The certificate's common name, or the name beside the token's hash.
     pub name: String,
@@ -15,7 +15,7 @@ pub struct PeerIdentity {
 }
 
 /// What proved an identity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Proof {
     /// A client certificate.
     Certificate,

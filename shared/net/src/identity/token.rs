@@ -1,11 +1,18 @@
 //! Device tokens: 32 random bytes on the device, their BLAKE3 on the service.
 
 use std::fmt;
-use std::fs;
 use std::path::Path;
+
+use seamline_plan::read_text;
 
 use super::peer::{PeerIdentity, Proof};
 use super::{IdentityError, create};
+
+/// The most that is read of a `NAME.token` file.
+const MAX_TOKEN_BYTES: u64 = 4 << 10;
+
+/// The most that is read of a `tokens` file: some hundred thousand devices.
+const MAX_LIST_BYTES: u64 = 16 << 20;
 
 /// A device's secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -45,7 +52,8 @@ impl DeviceToken {
     /// # Errors
     /// [`IdentityError`], which names the file and says how to make one.
     pub fn load(path: &Path) -> Result<DeviceToken, IdentityError> {
-        let hex = fs::read_to_string(path).map_err(|error| IdentityError::io(path, error))?;
+        let hex =
+            read_text(path, MAX_TOKEN_BYTES).map_err(|error| IdentityError::io(path, error))?;
         DeviceToken::from_hex(&hex).ok_or_else(|| IdentityError::Content {
             path: path.to_owned(),
             expected: "a device token",
@@ -75,7 +83,8 @@ impl TokenList {
     /// # Errors
     /// [`IdentityError`], which names the file and the line.
     pub fn load(path: &Path) -> Result<TokenList, IdentityError> {
-        let text = fs::read_to_string(path).map_err(|error| IdentityError::io(path, error))?;
+        let text =
+            read_text(path, MAX_LIST_BYTES).map_err(|error| IdentityError::io(path, error))?;
         let mut list = TokenList::default();
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -122,6 +131,8 @@ impl TokenList {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

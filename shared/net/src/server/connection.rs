@@ -15,6 +15,7 @@ use seamline_wire::{
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use super::quota::Place;
 use super::stream::{self, PendingRequest};
 use super::{Contracts, ServerOptions};
 use crate::CloseReason;
@@ -99,6 +100,7 @@ impl Shared {
 pub struct ServerConnection {
     shared: Arc<Shared>,
     streams: FuturesUnordered<BoxFuture<'static, Option<PendingRequest>>>,
+    _place: Place,
 }
 
 impl ServerConnection {
@@ -107,9 +109,9 @@ impl ServerConnection {
         control: (SendStream, RecvStream),
         rest: Bytes,
         options: &ServerOptions,
-        identity: PeerIdentity,
         agent: String,
         contracts: Arc<dyn Contracts>,
+        place: Place,
     ) -> ServerConnection {
         let shared = Arc::new(Shared {
             quic,
@@ -117,7 +119,7 @@ impl ServerConnection {
             limits: options.limits.clone(),
             deadlines: options.deadlines,
             contracts,
-            identity,
+            identity: place.identity().clone(),
             agent,
             undelivered: Mutex::new(Vec::new()),
             control: Notify::new(),
@@ -127,6 +129,7 @@ impl ServerConnection {
         ServerConnection {
             shared,
             streams: FuturesUnordered::new(),
+            _place: place,
         }
     }
 
@@ -263,8 +266,15 @@ async fn run_control(shared: Arc<Shared>, control: (SendStream, RecvStream), res
         loop {
             let transmit = shared.session.lock().poll_transmit();
             let Some(frame) = transmit else { break };
-            if send.write_chunk(frame).await.is_err() {
-                return;
+            match timeout(shared.deadlines.header, send.write_chunk(frame)).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(_)) => return,
+                Err(_) => {
+                    // It asks, and does not read what it is told: nothing is kept for it.
+                    let code = ErrorCode::DeadlineExceeded;
+                    shared.close(code, "the client does not read the control stream");
+                    return;
+                }
             }
         }
         tokio::select! {

@@ -7,6 +7,7 @@ use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{Endpoint, TokioRuntime};
 use seamline_wire::ErrorCode;
 
+use super::quota::{Arriving, Quotas};
 use super::{ServerOptions, handshake};
 use crate::error::varint;
 use crate::{AcceptError, BindError, Contracts, ServerConnection, socket, tls};
@@ -14,6 +15,7 @@ use crate::{AcceptError, BindError, Contracts, ServerConnection, socket, tls};
 pub(super) struct EndpointState {
     pub(super) options: ServerOptions,
     pub(super) tls: Arc<QuicServerConfig>,
+    quotas: Quotas,
 }
 
 impl EndpointState {
@@ -51,7 +53,16 @@ impl ServerEndpoint {
         let tls = tls::server_config(&options.identity, &options.client_auth)?;
         let socket = socket::bind(listen, options.transport.socket_buffer)?;
         let config = options.transport.endpoint_config();
-        let state = Arc::new(EndpointState { options, tls });
+        let quotas = Quotas::new(
+            options.max_connections,
+            options.max_connections_per_address,
+            options.max_connections_per_device,
+        );
+        let state = Arc::new(EndpointState {
+            options,
+            tls,
+            quotas,
+        });
         let quic = Endpoint::new(
             config,
             Some(state.config_for(listen)),
@@ -85,8 +96,26 @@ impl ServerEndpoint {
                 incoming.refuse();
                 continue;
             }
+            // Under a flood, whoever cannot be reached at its address costs no state.
+            let quotas = &self.state.quotas;
+            if quotas.arriving() >= self.state.options.validate_from
+                && !incoming.remote_address_validated()
+                && incoming.may_retry()
+            {
+                if let Err(error) = incoming.retry() {
+                    tracing::debug!(%peer, %error, "address not validated");
+                }
+                continue;
+            }
+            let Some(place) = quotas.arrive(peer.ip()) else {
+                let limit = quotas.per_address();
+                tracing::warn!(%peer, limit, "connection refused: the limit of connections of one address is reached");
+                incoming.refuse();
+                continue;
+            };
             return Some(PendingConnection {
                 incoming,
+                place,
                 state: self.state.clone(),
             });
         }
@@ -111,6 +140,7 @@ impl ServerEndpoint {
 /// A client that has not shaken hands yet.
 pub struct PendingConnection {
     pub(super) incoming: quinn::Incoming,
+    pub(super) place: Arriving,
     pub(super) state: Arc<EndpointState>,
 }
 
@@ -134,6 +164,7 @@ impl PendingConnection {
         contracts: Arc<dyn Contracts>,
     ) -> Result<ServerConnection, AcceptError> {
         let config = self.state.config_for(self.incoming.remote_address());
-        handshake::run(self.incoming, config, &self.state.options, contracts).await
+        let options = &self.state.options;
+        handshake::run(self.incoming, config, options, contracts, self.place).await
     }
 }

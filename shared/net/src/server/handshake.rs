@@ -11,6 +11,7 @@ use seamline_wire::{
 };
 use tokio::time::timeout_at;
 
+use super::quota::{Arriving, TooMany};
 use super::{ClientAuth, ServerConnection, ServerOptions};
 use crate::error::varint;
 use crate::identity::PeerIdentity;
@@ -27,6 +28,7 @@ pub(super) async fn run(
     config: quinn::ServerConfig,
     options: &ServerOptions,
     contracts: Arc<dyn Contracts>,
+    place: Arriving,
 ) -> Result<ServerConnection, AcceptError> {
     let peer = incoming.remote_address();
     let lost = |error: &ConnectionError| AcceptError::Connection {
@@ -81,23 +83,48 @@ pub(super) async fn run(
             });
         }
     };
+    let place = match place.claim(identity) {
+        Ok(place) => place,
+        Err(TooMany { identity, limit }) => {
+            let code = ErrorCode::Overloaded;
+            let reason = format!(
+                "{limit} connections of this device are open, the most that it may have; close one"
+            );
+            machine.refuse(code, &reason);
+            refuse(&mut machine, &connection, &mut send, code, &reason).await;
+            return Err(AcceptError::TooMany {
+                peer,
+                device: identity.name,
+                limit,
+            });
+        }
+    };
     machine
         .welcome(contracts.load())
         .map_err(|error| AcceptError::Wire { peer, error })?;
-    if let Some(welcome) = machine.poll_transmit()
-        && let Err(quinn::WriteError::ConnectionLost(error)) = send.write_chunk(welcome).await
-    {
-        return Err(lost(&error));
+    if let Some(welcome) = machine.poll_transmit() {
+        match timeout_at(deadline.into(), send.write_chunk(welcome)).await {
+            Ok(Err(quinn::WriteError::ConnectionLost(error))) => return Err(lost(&error)),
+            Ok(_) => {}
+            Err(_) => {
+                let error = WireError::Timeout {
+                    what: "the client's window for the welcome",
+                    allowed: options.deadlines.handshake,
+                };
+                connection.close(varint(error.code()), error.to_string().as_bytes());
+                return Err(AcceptError::Wire { peer, error });
+            }
+        }
     }
-    tracing::debug!(%peer, device = %identity, agent = %hello.agent, "client welcomed");
+    tracing::debug!(%peer, device = %place.identity(), agent = %hello.agent, "client welcomed");
     Ok(ServerConnection::start(
         connection,
         (send, recv),
         machine.into_rest(),
         options,
-        identity,
         hello.agent,
         contracts,
+        place,
     ))
 }
 
@@ -180,9 +207,12 @@ async fn refuse(
 ) {
     if let Some(frame) = machine.poll_transmit() {
         // Whatever goes wrong here, the close below still tells the client.
-        if send.write_chunk(frame).await.is_ok() && send.finish().is_ok() {
-            let _ = tokio::time::timeout(REFUSAL_DELIVERY, send.stopped()).await;
-        }
+        let _ = tokio::time::timeout(REFUSAL_DELIVERY, async {
+            if send.write_chunk(frame).await.is_ok() && send.finish().is_ok() {
+                let _ = send.stopped().await;
+            }
+        })
+        .await;
     }
     connection.close(varint(code), reason.as_bytes());
 }

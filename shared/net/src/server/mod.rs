@@ -3,6 +3,7 @@
 mod connection;
 mod endpoint;
 mod handshake;
+mod quota;
 mod responder;
 mod stream;
 
@@ -55,6 +56,23 @@ pub struct ServerOptions {
     ///
     /// Unit: count. Default: 4096. Cost: some 100 KiB each when idle, more with data in flight.
     pub max_connections: usize,
+    /// Connections at a time from one IP address (IPv6: one /64 network), handshakes included; more
+    /// are refused.
+    ///
+    /// Unit: count. Default: 0, which is half of `max_connections`. Keeps one host, which needs no
+    /// identity to begin handshakes, from taking every place. Lower it where devices do not share
+    /// an address.
+    pub max_connections_per_address: usize,
+    /// Connections at a time of one device identity; more are refused, with a reason.
+    ///
+    /// Unit: count. Default: 0, which is half of `max_connections`. Lower it where each device has
+    /// an identity of its own.
+    pub max_connections_per_device: usize,
+    /// Handshakes under way from which on a new client must first show that it can be reached at
+    /// its address (QUIC's Retry).
+    ///
+    /// Unit: count. Default: 64. Cost: one more round trip for those who connect during a flood.
+    pub validate_from: usize,
 }
 
 impl ServerOptions {
@@ -75,6 +93,9 @@ impl ServerOptions {
             features: 0,
             versions: VERSIONS,
             max_connections: 4096,
+            max_connections_per_address: 0,
+            max_connections_per_device: 0,
+            validate_from: 64,
         }
     }
 }

@@ -9,7 +9,7 @@ use seamline_wire::{
     Assembler, ErrorCode, ReadEvent, RequestHeader, RequestReader, Terminal, WireError,
     encode_error,
 };
-use tokio::time::timeout_at;
+use tokio::time::{timeout, timeout_at};
 
 use super::Responder;
 use super::connection::Shared;
@@ -135,13 +135,25 @@ async fn read_header(
         // At least a millisecond, so that nobody spins.
         (shared.contracts.load().queue_us / 1000).max(1)
     });
-    if let Ok(frame) = encode_error(header.id, refusal.code(), refusal.to_string(), retry_after) {
-        // A client that is gone needs no refusal.
-        let _ = send.write_chunk(frame).await;
-        let _ = send.finish();
-    }
     let _ = recv.stop(varint(refusal.code()));
+    if let Ok(frame) = encode_error(header.id, refusal.code(), refusal.to_string(), retry_after) {
+        send_refusal(shared, send, frame).await;
+    }
     Err(ReadFailure::Refused)
+}
+
+/// Sends a refusal, which is a packet or two: a client that does not take it within a header's
+/// time gets a reset, so that it cannot hold the stream's task.
+async fn send_refusal(shared: &Shared, send: &mut SendStream, frame: Bytes) {
+    match timeout(shared.deadlines.header, send.write_chunk(frame)).await {
+        // A client that is gone needs no refusal.
+        Ok(_) => {
+            let _ = send.finish();
+        }
+        Err(_) => {
+            let _ = send.reset(varint(ErrorCode::DeadlineExceeded));
+        }
+    }
 }
 
 async fn read_payloads(
@@ -207,11 +219,10 @@ async fn end(
         ReadFailure::Wire(error) => {
             let code = error.code();
             shared.end(stream, Terminal::Failed(code));
-            if let Ok(frame) = encode_error(id, code, error.to_string(), None) {
-                let _ = send.write_chunk(frame).await;
-                let _ = send.finish();
-            }
             let _ = recv.stop(varint(code));
+            if let Ok(frame) = encode_error(id, code, error.to_string(), None) {
+                send_refusal(shared, &mut send, frame).await;
+            }
             shared.delivering(send);
         }
     }
