@@ -6,6 +6,9 @@ use half::{bf16, f16};
 use seamline_graph::infer::InputDomain;
 use seamline_plan::{DType, Tensor, TensorError};
 
+/// Most elements of an input that is drawn: 2 GiB of f32, which no input that is run here nears.
+const MAX_ELEMENTS: usize = 1 << 29;
+
 /// Draws probe inputs. The same seed draws the same values.
 pub struct Prober {
     random: fastrand::Rng,
@@ -32,7 +35,8 @@ impl Prober {
 
     fn tensor(&mut self, input: &ProbeInput) -> Result<Tensor, TensorError> {
         let shape = input.shape.clone();
-        let Some(count) = seamline_plan::element_count(&shape) else {
+        let count = seamline_plan::element_count(&shape).filter(|&count| count <= MAX_ELEMENTS);
+        let Some(count) = count else {
             return Err(TensorError::Overflow {
                 dtype: input.dtype,
                 shape,
@@ -188,5 +192,17 @@ mod tests {
             mean.abs() < 0.15 && (variance - 1.0).abs() < 0.2,
             "{mean} {variance}"
         );
+    }
+
+    #[test]
+    fn inputs_of_an_enormous_size_are_refused_before_anything_is_allocated() {
+        for size in [usize::MAX, usize::MAX / 2, 1_000_000_000_000] {
+            for dtype in [DType::F32, DType::I64, DType::Bool] {
+                let mut input = input(dtype, InputDomain::Mask);
+                input.shape = vec![size];
+                let error = Prober::new(0).draw(&[input]).unwrap_err();
+                assert!(matches!(error, TensorError::Overflow { .. }), "{error}");
+            }
+        }
     }
 }

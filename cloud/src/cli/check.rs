@@ -42,12 +42,12 @@ impl Check {
                     })
                 })
                 .collect();
-            println!("{}", serde_json::json!({ "bundles": bundles }));
+            seamline_plan::outln!("{}", serde_json::json!({ "bundles": bundles }));
             return Ok(ExitCode::SUCCESS);
         }
         for (contract, placements) in contracts.iter().zip(&placements) {
             let manifest = contract.manifest();
-            println!(
+            seamline_plan::outln!(
                 "{}: {} {}",
                 contract.bundle().root().display(),
                 manifest.model.name,
@@ -64,13 +64,13 @@ impl Check {
                 } else {
                     "one at a time"
                 };
-                println!("  cut {} ({batches}): {}", cut.id, values.join("; "));
+                seamline_plan::outln!("  cut {} ({batches}): {}", cut.id, values.join("; "));
             }
             for placement in placements {
-                println!("  stage {}: {}", placement.stage, placement.text());
+                seamline_plan::outln!("  stage {}: {}", placement.stage, placement.text());
             }
         }
-        println!("every file is as its manifest says, and every stage loads");
+        seamline_plan::outln!("every file is as its manifest says, and every stage loads");
         Ok(ExitCode::SUCCESS)
     }
 }

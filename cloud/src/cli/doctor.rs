@@ -29,17 +29,17 @@ pub(crate) fn run(json: bool) -> anyhow::Result<ExitCode> {
             "providers": providers,
             "problem": problem,
         });
-        println!("{document}");
+        seamline_plan::outln!("{document}");
     } else {
-        println!("cores               {cores}");
+        seamline_plan::outln!("cores               {cores}");
         match (found, &problem) {
             (Some(runtime), _) => {
-                println!("ONNX Runtime        {}", runtime.build_info());
-                println!("  library           {}", library.unwrap_or_default());
-                println!("  providers         {}", providers.join(", "));
+                seamline_plan::outln!("ONNX Runtime        {}", runtime.build_info());
+                seamline_plan::outln!("  library           {}", library.unwrap_or_default());
+                seamline_plan::outln!("  providers         {}", providers.join(", "));
             }
             (None, problem) => {
-                println!(
+                seamline_plan::outln!(
                     "ONNX Runtime        missing: {}",
                     problem.as_deref().unwrap_or_default()
                 );

@@ -83,10 +83,10 @@ impl Identity {
             }
         };
         if json {
-            println!("{}", serde_json::json!({ "dir": dir, "files": made }));
+            seamline_plan::outln!("{}", serde_json::json!({ "dir": dir, "files": made }));
         } else {
-            println!("made in {}: {}", dir.display(), made.join(", "));
-            println!(
+            seamline_plan::outln!("made in {}: {}", dir.display(), made.join(", "));
+            seamline_plan::outln!(
                 "a device needs ca.pem and its own two files, or its token; the service ca.pem, server.*, admin.token; keep ca.key away from both"
             );
         }

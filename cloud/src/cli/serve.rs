@@ -1,6 +1,6 @@
 //! `seamline-cloud serve`.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -82,40 +82,56 @@ impl Serve {
     }
 }
 
-/// Says where the service is, for a person or a program that started it.
+/// Says where the service is, for a person or a program that started it. A service whose stdout
+/// is gone serves all the same.
 fn announce(service: &Service, json: bool) {
-    let contracts = service.contracts();
-    if json {
-        let bundles: Vec<_> = contracts
-            .iter()
-            .map(|contract| {
-                serde_json::json!({
-                    "bundle": contract.bundle().root(),
-                    "model": contract.manifest().model.name,
-                    "fingerprint": contract.fingerprint(),
-                })
-            })
-            .collect();
-        let document = serde_json::json!({
-            "listen": service.local_addr(),
-            "admin": service.admin_addr(),
-            "bundles": bundles,
-        });
-        println!("{document}");
-        return;
+    let text = if json {
+        document(service)
+    } else {
+        summary(service)
+    };
+    if let Err(error) = writeln!(std::io::stdout(), "{text}") {
+        tracing::warn!(%error, "cannot write to stdout");
     }
-    println!(
+}
+
+fn document(service: &Service) -> String {
+    let bundles: Vec<_> = service
+        .contracts()
+        .iter()
+        .map(|contract| {
+            serde_json::json!({
+                "bundle": contract.bundle().root(),
+                "model": contract.manifest().model.name,
+                "fingerprint": contract.fingerprint(),
+            })
+        })
+        .collect();
+    let document = serde_json::json!({
+        "listen": service.local_addr(),
+        "admin": service.admin_addr(),
+        "bundles": bundles,
+    });
+    document.to_string()
+}
+
+fn summary(service: &Service) -> String {
+    let contracts = service.contracts();
+    let mut lines = vec![format!(
         "serving {} bundle(s) on {}",
         contracts.len(),
         service.local_addr()
-    );
-    for contract in contracts {
+    )];
+    lines.extend(contracts.iter().map(|contract| {
         let name = &contract.manifest().model.name;
-        println!("  {name}  {}", contract.fingerprint().short());
-    }
+        format!("  {name}  {}", contract.fingerprint().short())
+    }));
     if let Some(admin) = service.admin_addr() {
-        println!("metrics and health on http://{admin} (with the admin token)");
+        lines.push(format!(
+            "metrics and health on http://{admin} (with the admin token)"
+        ));
     }
+    lines.join("\n")
 }
 
 fn start_logging(format: LogFormat) {
@@ -124,6 +140,8 @@ fn start_logging(format: LogFormat) {
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
+        // Where stderr is gone or full, log lines are lost, not the thread that wrote them.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     match format {
         LogFormat::Text => logs.init(),

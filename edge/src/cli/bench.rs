@@ -143,16 +143,18 @@ fn report(answers: &[(Duration, Answer)], elapsed: Duration, json: bool) {
             "mean_batch_size": batch,
             "cut": answers[0].1.cut,
         });
-        println!("{document}");
+        seamline_plan::outln!("{document}");
         return;
     }
-    println!(
+    seamline_plan::outln!(
         "{} requests, {rate:.1} a second, mean batch {batch:.1}",
         answers.len()
     );
-    println!("latency  p50 {p50:.2} ms  p99 {p99:.2} ms  ({bytes} bytes sent a request)");
+    seamline_plan::outln!(
+        "latency  p50 {p50:.2} ms  p99 {p99:.2} ms  ({bytes} bytes sent a request)"
+    );
     for (name, ms) in medians {
-        println!("  {name:<8} {ms:>8.3} ms");
+        seamline_plan::outln!("  {name:<8} {ms:>8.3} ms");
     }
 }
 

@@ -26,16 +26,16 @@ pub(crate) fn run(json: bool) -> anyhow::Result<ExitCode> {
             "providers": providers,
             "problem": problem,
         });
-        println!("{document}");
+        seamline_plan::outln!("{document}");
     } else if let Some(runtime) = found {
-        println!("ONNX Runtime   {}", runtime.build_info());
-        println!(
+        seamline_plan::outln!("ONNX Runtime   {}", runtime.build_info());
+        seamline_plan::outln!(
             "  library      {}",
             runtime.options().library.path.display()
         );
-        println!("  providers    {}", providers.join(", "));
+        seamline_plan::outln!("  providers    {}", providers.join(", "));
     } else {
-        println!(
+        seamline_plan::outln!(
             "ONNX Runtime   missing: {}",
             problem.as_deref().unwrap_or_default()
         );

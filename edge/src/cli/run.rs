@@ -55,7 +55,7 @@ impl Run {
             }
         }
         if json {
-            println!("{}", serde_json::json!({ "answers": documents }));
+            seamline_plan::outln!("{}", serde_json::json!({ "answers": documents }));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -65,17 +65,17 @@ impl Run {
 const SHOWN: usize = 8;
 
 fn print_answer(source: &str, answer: &Answer) {
-    println!("{source}");
+    seamline_plan::outln!("{source}");
     for (name, tensor) in answer.outputs() {
         let more = if tensor.len() > SHOWN { ", …" } else { "" };
-        println!(
+        seamline_plan::outln!(
             "  {name}: {} {} = [{}{more}]",
             tensor.dtype(),
             format_shape(tensor.shape()),
             shown(tensor, SHOWN).join(", ")
         );
     }
-    println!("  {}", describe(answer));
+    seamline_plan::outln!("  {}", describe(answer));
 }
 
 /// `cut s12, 12.3 KB sent; 4.2 ms: edge 1.1, …`.

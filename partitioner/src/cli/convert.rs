@@ -45,7 +45,7 @@ impl Convert {
         let written = Written::convert(&self.input, &self.output, &options)?;
         progress.finish_and_clear();
         if machine.json {
-            println!("{}", written.to_json());
+            seamline_plan::outln!("{}", written.to_json());
         } else {
             written.print();
         }
@@ -110,11 +110,11 @@ impl Convert {
                 .map(|(input, error)| json!({ "input": input, "error": error }))
                 .collect();
             let written: Vec<Value> = written.iter().map(Written::to_json).collect();
-            println!("{}", json!({ "written": written, "failed": failed }));
+            seamline_plan::outln!("{}", json!({ "written": written, "failed": failed }));
         } else {
             written.iter().for_each(Written::print);
             let total = plural(models.len(), "model");
-            println!("{} of {total} written", written.len());
+            seamline_plan::outln!("{} of {total} written", written.len());
             failed
                 .iter()
                 .for_each(|(_, error)| eprintln!("error: {error}"));
@@ -205,7 +205,7 @@ impl Written {
     }
 
     fn print(&self) {
-        println!(
+        seamline_plan::outln!(
             "{}: {}, opset {}, {}, {}",
             self.path.display(),
             text::bytes(self.bytes),
@@ -214,7 +214,7 @@ impl Written {
             plural(self.initializers, "initializer"),
         );
         if let Some((path, bytes)) = &self.external {
-            println!("{}: {} of weights", path.display(), text::bytes(*bytes));
+            seamline_plan::outln!("{}: {} of weights", path.display(), text::bytes(*bytes));
         }
     }
 }

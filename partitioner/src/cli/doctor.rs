@@ -25,7 +25,7 @@ pub(crate) fn run(machine: &Machine) -> anyhow::Result<ExitCode> {
     let runtime = find_runtime(machine);
     let usable = !matches!(runtime, OnnxRuntime::Missing(_));
     if machine.json {
-        println!("{}", document(machine, &clients, &runtime));
+        seamline_plan::outln!("{}", document(machine, &clients, &runtime));
     } else {
         print(machine, &clients, &runtime);
     }
@@ -162,17 +162,17 @@ fn print(machine: &Machine, clients: &Clients, runtime: &OnnxRuntime) {
         OnnxRuntime::Loaded(runtime) => {
             let library = &runtime.options().library;
             let version = version(machine, &library.path).unwrap_or_default();
-            println!("ONNX Runtime  {version}, from {}", source(library.source));
-            println!("  library     {}", library.path.display());
-            println!("  providers   {}", providers(runtime).join(", "));
-            println!("  build       {}", runtime.build_info());
+            seamline_plan::outln!("ONNX Runtime  {version}, from {}", source(library.source));
+            seamline_plan::outln!("  library     {}", library.path.display());
+            seamline_plan::outln!("  providers   {}", providers(runtime).join(", "));
+            seamline_plan::outln!("  build       {}", runtime.build_info());
         }
         OnnxRuntime::Fetchable(client) => {
-            println!(
+            seamline_plan::outln!(
                 "ONNX Runtime  not here yet; the first command that needs it fetches it through {client}"
             );
         }
-        OnnxRuntime::Missing(problem) => println!("ONNX Runtime  missing: {problem}"),
+        OnnxRuntime::Missing(problem) => seamline_plan::outln!("ONNX Runtime  missing: {problem}"),
     }
     for (registry, client) in clients {
         let found = client.map(|client| client.join(" "));
@@ -180,7 +180,7 @@ fn print(machine: &Machine, clients: &Clients, runtime: &OnnxRuntime) {
             Registry::PyPi => "missing; it comes with Python, and fetches ONNX Runtime and models",
             Registry::Npm => "missing; it comes with Node.js, and fetches ONNX Runtime without pip",
         };
-        println!(
+        seamline_plan::outln!(
             "{:<12}  {}",
             registry.client_name(),
             found.as_deref().unwrap_or(missing)
@@ -188,15 +188,15 @@ fn print(machine: &Machine, clients: &Clients, runtime: &OnnxRuntime) {
     }
     let (files, bytes) = folder_size(machine.store.root());
     let cache = machine.store.root().display();
-    println!(
+    seamline_plan::outln!(
         "cache         {cache}: {}, {}",
         text::plural(files, "file"),
         text::bytes(bytes)
     );
     let models = cached_models(machine);
     if models.is_empty() {
-        println!("models        none cached; `seamline zoo list` lists what there is");
+        seamline_plan::outln!("models        none cached; `seamline zoo list` lists what there is");
     } else {
-        println!("models        {}", models.join(", "));
+        seamline_plan::outln!("models        {}", models.join(", "));
     }
 }

@@ -26,7 +26,7 @@ impl Inspect {
         let (model, _) = self.model.open()?;
         let facts = Facts::of(&model);
         if machine.json {
-            println!("{}", facts.document(&model));
+            seamline_plan::outln!("{}", facts.document(&model));
         } else {
             facts.print(&model);
         }
@@ -111,41 +111,45 @@ impl Facts {
             .into_iter()
             .map(|(domain, version)| format!("{domain} {version}"))
             .collect();
-        println!("{}: opset {}", model.name, opsets.join(", "));
+        seamline_plan::outln!("{}: opset {}", model.name, opsets.join(", "));
         let producer = graph.header.model.producer_name();
         if !producer.is_empty() {
             let version = graph.header.model.producer_version();
-            println!("made by  {}", format!("{producer} {version}").trim_end());
+            seamline_plan::outln!("made by  {}", format!("{producer} {version}").trim_end());
         }
-        println!("\ninputs");
-        print!("{}", ports(model, &graph.inputs, true));
-        println!("\noutputs");
-        print!("{}", ports(model, &graph.outputs, false));
+        seamline_plan::outln!("\ninputs");
+        seamline_plan::out!("{}", ports(model, &graph.inputs, true));
+        seamline_plan::outln!("\noutputs");
+        seamline_plan::out!("{}", ports(model, &graph.outputs, false));
         let operators: Vec<String> = self
             .operators
             .iter()
             .map(|(name, count)| format!("{name} {count}"))
             .collect();
-        println!(
+        seamline_plan::outln!(
             "\n{}: {}",
             plural(graph.nodes.len(), "node"),
             operators.join(", ")
         );
-        println!(
+        seamline_plan::outln!(
             "weights  {} (initializers and Constant nodes)",
             text::bytes(self.weights)
         );
-        println!(
+        seamline_plan::outln!(
             "work     {} a run; {}",
             text::flops(model.flops.iter().sum()),
             sizes(model)
         );
         match &model.batch_symbol {
-            Some(symbol) => println!("batch    `{symbol}`, to be proven when the model is split"),
-            None => println!("batch    no dimension of the inputs is one: requests run singly"),
+            Some(symbol) => {
+                seamline_plan::outln!("batch    `{symbol}`, to be proven when the model is split")
+            }
+            None => seamline_plan::outln!(
+                "batch    no dimension of the inputs is one: requests run singly"
+            ),
         }
         if self.unknown.is_empty() {
-            println!("shapes   all known before a run");
+            seamline_plan::outln!("shapes   all known before a run");
             return;
         }
         let shown: Vec<&str> = self
@@ -159,7 +163,7 @@ impl Facts {
         } else {
             ""
         };
-        println!(
+        seamline_plan::outln!(
             "shapes   {} known only in a run: {}{more}",
             plural(self.unknown.len(), "value"),
             shown.join(", ")

@@ -30,11 +30,11 @@ impl Seams {
         progress.finish_and_clear();
         if machine.json {
             let seams: Vec<_> = seams.iter().map(|seam| document(&model, seam)).collect();
-            println!("{}", serde_json::json!({ "seams": seams }));
+            seamline_plan::outln!("{}", serde_json::json!({ "seams": seams }));
             return Ok(ExitCode::SUCCESS);
         }
         if seams.is_empty() {
-            println!("{} has no seam with work on both sides", model.name);
+            seamline_plan::outln!("{} has no seam with work on both sides", model.name);
             return Ok(ExitCode::SUCCESS);
         }
         print(&model, &seams, learnt);
@@ -100,22 +100,22 @@ fn print(model: &Model, seams: &[Seam], learnt: usize) {
         ("int8 ", Align::Right),
         ("values crossing", Align::Left),
     ];
-    print!("{}", text::table(&columns, &rows));
-    println!("\n{}", sizes(model));
+    seamline_plan::out!("{}", text::table(&columns, &rows));
+    seamline_plan::outln!("\n{}", sizes(model));
     if let Some(input) = input {
-        println!(
+        seamline_plan::outln!(
             "* fewer bytes than the model's own inputs, {}",
             text::bytes(input)
         );
     }
     if learnt > 0 {
-        println!(
+        seamline_plan::outln!(
             "{} of unknown size were learnt by a probe run",
             text::plural(learnt, "value")
         );
     }
-    println!("depth: share of floating-point operations before the seam");
-    println!(
+    seamline_plan::outln!("depth: share of floating-point operations before the seam");
+    seamline_plan::outln!(
         "\nnext: seamline split MODEL --at SEAM -o {}.seam, with the options of this command (ids belong to them)",
         model.name
     );

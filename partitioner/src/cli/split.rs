@@ -84,7 +84,7 @@ impl Split {
         let report = split(&model, &runtime, &self.output, &options, &source)?;
         progress.finish_and_clear();
         if machine.json {
-            println!("{}", document(&report));
+            seamline_plan::outln!("{}", document(&report));
         } else {
             print(&report);
         }
@@ -122,36 +122,36 @@ fn document(report: &SplitReport) -> serde_json::Value {
 
 fn print(report: &SplitReport) {
     let manifest = &report.manifest;
-    println!("{}  {}", report.path.display(), report.fingerprint.short());
-    println!("  edge   {}", text::bytes(report.bytes.edge));
-    println!("  cloud  {}", text::bytes(report.bytes.cloud));
-    println!("\nstages");
+    seamline_plan::outln!("{}  {}", report.path.display(), report.fingerprint.short());
+    seamline_plan::outln!("  edge   {}", text::bytes(report.bytes.edge));
+    seamline_plan::outln!("  cloud  {}", text::bytes(report.bytes.cloud));
+    seamline_plan::outln!("\nstages");
     for (index, stage) in manifest.stages.iter().enumerate() {
         let sides = match (&stage.edge, &stage.cloud) {
             (Some(_), Some(_)) => "edge and cloud",
             (Some(_), None) => "edge",
             (None, _) => "cloud",
         };
-        println!("  {index}  {}, {sides}", plural(stage.nodes, "node"));
+        seamline_plan::outln!("  {index}  {}, {sides}", plural(stage.nodes, "node"));
     }
-    println!("\ncuts");
+    seamline_plan::outln!("\ncuts");
     for (cut, proof) in manifest.cuts.iter().zip(&report.batching) {
         let default = if cut.id == manifest.default_cut {
             ", the default"
         } else {
             ""
         };
-        println!(
+        seamline_plan::outln!(
             "  {} at {:.1} % of the work{default}",
             cut.id,
             100.0 * cut.depth
         );
         for crossing in &cut.crossing {
-            println!("    {}", describe(crossing));
+            seamline_plan::outln!("    {}", describe(crossing));
         }
-        println!("    {}", reason(proof));
+        seamline_plan::outln!("    {}", reason(proof));
     }
-    println!("\nnext: seamline verify {}", report.path.display());
+    seamline_plan::outln!("\nnext: seamline verify {}", report.path.display());
 }
 
 fn describe(crossing: &Crossing) -> String {

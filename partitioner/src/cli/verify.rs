@@ -145,7 +145,7 @@ impl Verify {
                 "inputs": requests.len(),
                 "passed": passed,
             });
-            println!("{document}");
+            seamline_plan::outln!("{document}");
         } else {
             print(&levels, requests.len());
         }
@@ -254,8 +254,8 @@ fn print(levels: &[LevelResult], requests: usize) {
         ("max rel", Align::Right),
         ("limit", Align::Right),
     ];
-    print!("{}", text::table(&columns, &rows));
-    println!(
+    seamline_plan::out!("{}", text::table(&columns, &rows));
+    seamline_plan::outln!(
         "\nhead then tail against the whole, {}",
         plural(requests, "request")
     );
@@ -265,14 +265,14 @@ fn print(levels: &[LevelResult], requests: usize) {
         .map(|l| l.level)
         .collect();
     if levels.iter().all(|level| level.limits.is_none()) {
-        println!(
+        seamline_plan::outln!(
             "no limit: the codec rounds, and how much is too much depends on the task; set one \
              with --limit"
         );
     } else if failed.is_empty() {
-        println!("passed: every max rel is within its limit");
+        seamline_plan::outln!("passed: every max rel is within its limit");
     } else {
-        println!("failed at level {}: {}", failed.join(", "), hint(&failed));
+        seamline_plan::outln!("failed at level {}: {}", failed.join(", "), hint(&failed));
     }
 }
 

@@ -52,7 +52,7 @@ fn list(machine: &Machine) {
                 })
             })
             .collect();
-        println!("{}", serde_json::json!({ "models": models }));
+        seamline_plan::outln!("{}", serde_json::json!({ "models": models }));
         return;
     }
     let rows: Vec<Vec<String>> = MODELS
@@ -68,8 +68,8 @@ fn list(machine: &Machine) {
         ("cached", Align::Right),
         ("what it is", Align::Left),
     ];
-    print!("{}", text::table(&columns, &rows));
-    println!("\nfetch one, through pip: seamline zoo get NAME");
+    seamline_plan::out!("{}", text::table(&columns, &rows));
+    seamline_plan::outln!("\nfetch one, through pip: seamline zoo get NAME");
 }
 
 fn get(machine: &Machine, names: &[String]) -> anyhow::Result<()> {
@@ -93,11 +93,11 @@ fn get(machine: &Machine, names: &[String]) -> anyhow::Result<()> {
         if machine.json {
             documents.push(serde_json::json!({ "name": model.name, "path": path }));
         } else {
-            println!("{}", path.display());
+            seamline_plan::outln!("{}", path.display());
         }
     }
     if machine.json {
-        println!("{}", serde_json::json!({ "models": documents }));
+        seamline_plan::outln!("{}", serde_json::json!({ "models": documents }));
     }
     Ok(())
 }

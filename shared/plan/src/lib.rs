@@ -28,4 +28,4 @@ pub use manifest::{
 pub use rows::{Joiner, concat_rows, split_rows};
 pub use shape::{Bindings, Dim, SpecMismatch, TensorSpec, element_count, format_shape, is_unnamed};
 pub use tensor::{Tensor, TensorError};
-pub use text::error_text;
+pub use text::{error_text, write_out};

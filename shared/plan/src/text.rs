@@ -1,6 +1,32 @@
-//! Errors as a person reads them.
+//! Text for a person: errors, and what a program prints.
 
 use std::error::Error;
+use std::fmt;
+use std::io::{self, Write};
+
+/// Prints to stdout as `print!` does, for programs: where stdout cannot be written, e.g. to a full
+/// disk, the program ends with exit code 1 and says so, instead of panicking.
+#[macro_export]
+macro_rules! out {
+    ($($part:tt)*) => { $crate::write_out(format_args!($($part)*)) };
+}
+
+/// [`out!`] and a new line.
+#[macro_export]
+macro_rules! outln {
+    () => { $crate::write_out(format_args!("\n")) };
+    ($($part:tt)*) => { $crate::write_out(format_args!("{}\n", format_args!($($part)*))) };
+}
+
+/// What [`out!`] does.
+#[doc(hidden)]
+pub fn write_out(text: fmt::Arguments<'_>) {
+    if let Err(error) = io::stdout().lock().write_fmt(text) {
+        // Where stderr is gone too, the exit code must do.
+        let _ = writeln!(io::stderr(), "error: cannot write to stdout: {error}");
+        std::process::exit(1);
+    }
+}
 
 /// `error` and what caused it, each said once: many errors quote their cause in their own text.
 pub fn error_text(error: &(dyn Error + 'static)) -> String {
