@@ -5,7 +5,8 @@ use std::fmt;
 use std::io::{self, Write};
 
 /// Prints to stdout as `print!` does, for programs: where stdout cannot be written, e.g. to a full
-/// disk, the program ends with exit code 1 and says so, instead of panicking.
+/// disk, the program ends with exit code 1 and says so, instead of panicking. Control characters,
+/// which a hostile file's names may hold, are replaced, so that they drive no terminal.
 #[macro_export]
 macro_rules! out {
     ($($part:tt)*) => { $crate::write_out(format_args!($($part)*)) };
@@ -21,14 +22,29 @@ macro_rules! outln {
 /// What [`out!`] does.
 #[doc(hidden)]
 pub fn write_out(text: fmt::Arguments<'_>) {
-    if let Err(error) = io::stdout().lock().write_fmt(text) {
+    let text = plain(&text.to_string());
+    if let Err(error) = io::stdout().lock().write_all(text.as_bytes()) {
         // Where stderr is gone too, the exit code must do.
         let _ = writeln!(io::stderr(), "error: cannot write to stdout: {error}");
         std::process::exit(1);
     }
 }
 
+/// `text` with control characters replaced, lines aside.
+fn plain(text: &str) -> String {
+    let is_plain = |c: char| !c.is_control() || c == '\n';
+    let replaced = |c: char| {
+        if is_plain(c) {
+            c
+        } else {
+            char::REPLACEMENT_CHARACTER
+        }
+    };
+    text.chars().map(replaced).collect()
+}
+
 /// `error` and what caused it, each said once: many errors quote their cause in their own text.
+/// Control characters are replaced.
 pub fn error_text(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -39,7 +55,7 @@ pub fn error_text(error: &(dyn Error + 'static)) -> String {
         }
         cause = error.source();
     }
-    text
+    plain(&text)
 }
 
 #[cfg(test)]
@@ -54,6 +70,16 @@ mod tests {
         Quoting(#[source] io::Error),
         #[error("cannot read the file")]
         Silent(#[source] io::Error),
+    }
+
+    #[test]
+    fn names_from_files_drive_no_terminal() {
+        assert_eq!(
+            plain("a\u{1b}[2J\u{9b}b\r\nc"),
+            "a\u{fffd}[2J\u{fffd}b\u{fffd}\nc"
+        );
+        let error = Outer::Quoting(io::Error::other("\u{7}bell"));
+        assert_eq!(error_text(&error), "cannot read the file: \u{fffd}bell");
     }
 
     #[test]
