@@ -164,7 +164,8 @@ async fn rebinds_in_mid_request(to: RebindTo) {
     let mut place = Place::new(upload()).await;
     let link = place.link(LinkOptions {
         rebind_to: to,
-        ..LinkOptions::wifi()
+        // Slow enough that a busy machine still interrupts a request in its middle.
+        ..LinkOptions::lte()
     });
     let client = place.client(&link, TransportOptions::default()).await;
     for seed in 0..3 {
@@ -181,11 +182,12 @@ async fn rebinds_in_mid_request(to: RebindTo) {
         .await;
         assert!(!asking.is_finished());
         link.rebind();
+        let sent = link.stats().up.delivered_bytes;
         let answer = asking.await.unwrap().unwrap();
         check(&expected, &answer, &format!("{to:?}, request {seed}"));
+        let rest = link.stats().up.delivered_bytes - sent;
+        assert!(rest > PART, "only {rest} bytes went the new way");
     }
-    // Acknowledgements at least went to the old port.
-    assert!(link.stats().down.unmapped > 0, "{:?}", link.stats().down);
     place.stop().await;
 }
 
@@ -220,7 +222,7 @@ async fn case_19_mappings_dropped_again_and_again_do_not_matter() {
 #[tokio::test(flavor = "multi_thread")]
 async fn case_19_a_mapping_dropped_while_the_service_computes_costs_a_keep_alive_at_most() {
     let mut place = Place::new(slow_model()).await;
-    let inputs = slow_request(&place.model, Duration::from_millis(300));
+    let inputs = slow_request(&place.model, Duration::from_secs(1));
     let expected = place.whole(&inputs);
     let link = place.link(LinkOptions::wifi());
     let transport = TransportOptions {
@@ -244,7 +246,7 @@ async fn case_19_a_mapping_dropped_while_the_service_computes_costs_a_keep_alive
 async fn a_request_completes_after_a_blackout_shorter_than_its_deadline() {
     const BLACKOUT: Duration = Duration::from_millis(700);
     let mut place = Place::new(upload()).await;
-    let link = place.link(LinkOptions::wifi());
+    let link = place.link(LinkOptions::lte());
     let client = place.client(&link, TransportOptions::default()).await;
     let inputs = draw(&place.model, 1);
     let expected = place.whole(&inputs);
