@@ -114,6 +114,20 @@ pub fn cut(
     split(model, &runtime(), out, &options, &source).expect("the model can be cut")
 }
 
+/// Copies a folder, a bundle say, with all that is in it.
+pub fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        if entry.file_type().expect("its type").is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).expect("a copy");
+        }
+    }
+}
+
 /// The admin token of [`identities`]; of the form that a device's token has.
 pub const ADMIN_TOKEN: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 

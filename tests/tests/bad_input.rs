@@ -20,7 +20,7 @@ use seamline_net::{ClientConnection, ClientOptions, ConnectErrorKind, ContractHa
 use seamline_partitioner::{Model, compare};
 use seamline_plan::{Bindings, DType, Dim, Fingerprint, MANIFEST_FILE, Tensor};
 use seamline_tests::{
-    ADMIN_TOKEN, TestService, cut, draw, http_get, identities, middle, model, runtime,
+    ADMIN_TOKEN, TestService, copy_folder, cut, draw, http_get, identities, middle, model, runtime,
     serve_config, values, zoo,
 };
 use seamline_wire::{ErrorCode, TensorHeader, VersionRange};
@@ -46,19 +46,6 @@ fn bundle() -> &'static Path {
     &BUNDLE.get_or_init(make).1
 }
 
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
 /// Identities and a folder with the bundle, of a test's own.
 struct Place {
     folder: TempDir,
@@ -70,7 +57,7 @@ impl Place {
             folder: tempfile::tempdir().unwrap(),
         };
         identities(&place.identity());
-        copy(bundle(), &place.bundle());
+        copy_folder(bundle(), &place.bundle());
         place
     }
 

@@ -10,7 +10,7 @@ use seamline_edge::{Client, ErrorKind};
 use seamline_graph::builder::{self, GraphBuilder};
 use seamline_partitioner::Model;
 use seamline_plan::{Bindings, DType, Dim, Fingerprint, MANIFEST_FILE, Tensor};
-use seamline_tests::{TestService, cut, identities, runtime, serve_config, values};
+use seamline_tests::{TestService, copy_folder, cut, identities, runtime, serve_config, values};
 use tempfile::TempDir;
 
 /// Moves the elements of an `N` × 2 × 2 tensor, and computes nothing.
@@ -43,19 +43,6 @@ fn bundle() -> &'static Path {
         (folder, out)
     };
     &BUNDLE.get_or_init(make).1
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            std::fs::copy(entry.path(), target).unwrap();
-        }
-    }
 }
 
 /// NaN with its payload, infinities, −0 and the smallest number.
@@ -95,7 +82,7 @@ async fn refused_on_both_sides(spoil: impl Fn(&Path), part: &str) {
     let identity = folder.path().join("identity");
     identities(&identity);
     let spoiled = folder.path().join("m.seam");
-    copy(bundle(), &spoiled);
+    copy_folder(bundle(), &spoiled);
     spoil(&spoiled);
     let config = serve_config(&spoiled, &identity);
     let error = Service::start(&config, &runtime()).await.map(|_| ());

@@ -8,20 +8,21 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::{
-    CUT_DROP, CUT_ECHO, CUT_HOLD, HANDLE, Service, certificate, echo, raw, request, short_deadlines,
+    CUT_DROP, CUT_ECHO, CUT_HOLD, HANDLE, Service, certificate, echo, raw, raw_client, request,
+    short_deadlines,
 };
 use quinn::VarInt;
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use seamline_net::wire::{
-    ALPN, ErrorCode, Limits, RequestHeader, TensorHeader, encode_frame, encode_request,
+    ErrorCode, Limits, RequestHeader, TensorHeader, encode_frame, encode_request,
 };
 use seamline_net::{RequestError, RequestErrorKind};
+
+/// What the service may send on a stream before it is read, in bytes: more than any answer here.
+const WINDOW: u32 = 1 << 20;
 
 /// No test needs as long as this; a hang fails instead of blocking the run.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -402,7 +403,7 @@ async fn case_14_hostile_bytes_close_with_code_and_reason_and_others_go_on() {
 #[tokio::test]
 async fn case_14_a_peer_that_does_not_speak_the_protocol_is_told() {
     let mut service = Service::start();
-    let client = raw_connect(&service).await;
+    let client = raw_client::connect(&service, WINDOW).await.unwrap();
     let (mut send, _recv) = client.open_bi().await.unwrap();
     send.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     match within(client.closed()).await {
@@ -490,7 +491,7 @@ async fn send_raw(
 /// A client of the test's own that has said hello and opened the contract, byte by byte as
 /// `PROTOCOL.md` says.
 async fn hello(service: &Service) -> (quinn::Connection, quinn::SendStream, quinn::RecvStream) {
-    let client = raw_connect(service).await;
+    let client = raw_client::connect(service, WINDOW).await.unwrap();
     let (mut send, mut recv) = client.open_bi().await.unwrap();
     let hello = [
         &b"SEAMLINE\x01\x00\x01\x00"[..],
@@ -519,30 +520,4 @@ async fn hello(service: &Service) -> (quinn::Connection, quinn::SendStream, quin
     recv.read_exact(&mut opened).await.unwrap();
     assert_eq!(opened[4..], [0, 7]);
     (client, send, recv)
-}
-
-async fn raw_connect(service: &Service) -> quinn::Connection {
-    let dir = service.dir.path();
-    let mut roots = rustls::RootCertStore::empty();
-    roots
-        .add(CertificateDer::from_pem_file(dir.join("ca.pem")).unwrap())
-        .unwrap();
-    let chain = vec![CertificateDer::from_pem_file(dir.join("camera.pem")).unwrap()];
-    let key = PrivateKeyDer::from_pem_file(dir.join("camera.key")).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_client_auth_cert(chain, key)
-        .unwrap();
-    tls.alpn_protocols = vec![ALPN.to_vec()];
-    let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(tls).unwrap();
-    let endpoint = quinn::Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
-    let config = quinn::ClientConfig::new(Arc::new(crypto));
-    endpoint
-        .connect_with(config, service.addr, "localhost")
-        .unwrap()
-        .await
-        .unwrap()
 }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod raw_client;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
