@@ -39,10 +39,11 @@ fn output(command: &mut Command) -> Result<String, String> {
 }
 
 impl Python {
-    /// Fetches the packages into the asset cache, where they are not there yet; else says why
-    /// they cannot be had.
+    /// Fetches the packages into the asset cache, where they are not there yet; says what is
+    /// missing where there is no Python or no pip.
     fn fetch() -> Result<Python, String> {
         let version = output(Command::new("python3").arg("--version"))?;
+        output(Command::new("python3").args(["-m", "pip", "--version"]))?;
         let requirements = client_folder().join("requirements.txt");
         let mut key = std::fs::read(&requirements).unwrap();
         key.extend_from_slice(RUNTIME.as_bytes());
@@ -61,7 +62,8 @@ impl Python {
                 .arg("--requirement")
                 .arg(&requirements)
                 .arg(RUNTIME);
-            output(&mut pip)?;
+            // With pip there, packages that cannot be had are a failure, not a reason to skip.
+            output(&mut pip).unwrap();
             // Another process may have been faster; its packages are as good.
             let renamed = std::fs::rename(&target, &packages);
             assert!(renamed.is_ok() || packages.exists(), "{renamed:?}");
