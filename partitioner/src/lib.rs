@@ -10,6 +10,7 @@ mod compare;
 mod contract;
 mod cut;
 mod model;
+pub mod plan;
 mod probe;
 mod reference;
 mod source;

@@ -1,0 +1,8 @@
+//! Choosing where to cut: candidates, what they cost, and which is best.
+
+mod record;
+
+pub use record::{
+    AttackRecord, Candidate, Constraints, Corrections, Leakage, MachineRecord, MeasuredRun,
+    MetricRecord, PLAN_FILE, PLAN_FORMAT, Placement, PlanRecord,
+};
