@@ -1,11 +1,12 @@
 //! ONNX Runtime for Seamline: where its library is, one environment with one thread pool a
 //! process, sessions over stages, execution providers and what ran where.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod library;
 #[cfg_attr(not(feature = "load-dynamic"), path = "locate_linked.rs")]
 mod locate;
+mod memory;
 mod profile;
 mod provider;
 mod runtime;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use seamline_plan::{Bundle, Tensor};
 use thiserror::Error;
 
-use crate::{ModelSource, RunError, Runtime, Session, SessionError, SessionOptions};
+use crate::{ModelSource, RunError, Runtime, Session, SessionError, SessionOptions, memory};
 
 /// Stages that cannot be loaded or run.
 #[derive(Debug, Error)]
@@ -80,10 +80,12 @@ impl StageChain {
                 .transpose()
                 .map_err(|error| StageError::Session { stage, error })
         });
+        let stages = stages.collect::<Result<_, _>>()?;
+        memory::release_freed();
         Ok(StageChain {
             bundle: bundle.root().to_owned(),
             side: bundle.side().folder(),
-            stages: stages.collect::<Result<_, _>>()?,
+            stages,
         })
     }
 

@@ -60,6 +60,21 @@ impl Default for Prices {
     }
 }
 
+impl Prices {
+    /// Why these cannot be prices; `None` where they can.
+    pub fn problem(&self) -> Option<String> {
+        let figures = [
+            ("compute_w", self.compute_w),
+            ("wait_w", self.wait_w),
+            ("cloud_usd_per_hour", self.cloud_usd_per_hour),
+        ];
+        let wrong = figures
+            .into_iter()
+            .find(|(_, figure)| !(0.0..=1e6).contains(figure));
+        wrong.map(|(name, figure)| format!("`{name}` is {figure}; expected 0 to 1e6"))
+    }
+}
+
 /// What each way to answer a request costs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -392,6 +407,9 @@ impl Costs {
     fn validate(&self, manifest: &Manifest) -> Result<(), String> {
         if let Some(problem) = self.link.problem() {
             return Err(format!("`link`: {problem}"));
+        }
+        if let Some(problem) = self.prices.problem() {
+            return Err(format!("`prices`: {problem}"));
         }
         if self.options.is_empty() {
             return Err("`options` is empty; a plan has at least one".into());

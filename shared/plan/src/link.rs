@@ -11,6 +11,15 @@ const PACKET_OVERHEAD: f64 = 1.022;
 /// Bytes of a request's or a reply's header, its frame and acknowledgements.
 const HEADER_BYTES: f64 = 160.0;
 
+/// The largest share of lost packets that is taken for a link.
+const MAX_LOSS: f64 = 0.99;
+
+/// Rates that are taken for one, in bits per second.
+const RATES: std::ops::RangeInclusive<f64> = 1.0..=1e14;
+
+/// Powers that are taken for one, in watts.
+const POWERS: std::ops::RangeInclusive<f64> = 0.0..=1e6;
+
 /// Payload of a packet.
 const PACKET_BYTES: f64 = 1420.0;
 
@@ -28,7 +37,7 @@ pub struct LinkModel {
     pub down: Rate,
     /// Round trip of a small packet.
     pub round_trip: Spread,
-    /// Share of packets that are lost, 0 to 1.
+    /// Share of packets that are lost, 0 to 0.99.
     pub loss: f64,
     /// What the device's radio takes.
     pub radio: Radio,
@@ -163,10 +172,10 @@ impl LinkModel {
     /// Why this cannot be a link; `None` where it can.
     pub fn problem(&self) -> Option<String> {
         for (name, rate) in [("up", self.up), ("down", self.down)] {
-            let is_rate = |bps: f64| bps.is_finite() && bps > 0.0;
+            let is_rate = |bps: f64| RATES.contains(&bps);
             if !(is_rate(rate.p50_bps) && is_rate(rate.p5_bps) && rate.p5_bps <= rate.p50_bps) {
                 return Some(format!(
-                    "`{name}` has p50_bps {} and p5_bps {}; expected finite rates above 0, the \
+                    "`{name}` has p50_bps {} and p5_bps {}; expected rates of 1 to 1e14, the \
                      second not above the first",
                     rate.p50_bps, rate.p5_bps
                 ));
@@ -175,20 +184,20 @@ impl LinkModel {
         if let Some(problem) = self.round_trip.problem() {
             return Some(format!("`round_trip`: {problem}"));
         }
-        if !(0.0..1.0).contains(&self.loss) {
-            return Some(format!("`loss` is {}; expected 0 to below 1", self.loss));
+        if !(0.0..=MAX_LOSS).contains(&self.loss) {
+            return Some(format!("`loss` is {}; expected 0 to {MAX_LOSS}", self.loss));
         }
         let Radio {
             base_w,
             up_w_per_mbps,
             down_w_per_mbps,
         } = self.radio;
-        let is_power = |watts: f64| watts.is_finite() && watts >= 0.0;
+        let is_power = |watts: f64| POWERS.contains(&watts);
         if ![base_w, up_w_per_mbps, down_w_per_mbps]
             .into_iter()
             .all(is_power)
         {
-            return Some("`radio` has a power that is not finite, or below 0".into());
+            return Some("`radio` has a power below 0, or none at all".into());
         }
         None
     }
@@ -204,7 +213,7 @@ pub struct LinkState {
     pub down_bps: f64,
     /// Round trip of a small packet, in microseconds.
     pub round_trip_us: f64,
-    /// Share of packets that are lost, 0 to below 1.
+    /// Share of packets that are lost, 0 to 0.99.
     pub loss: f64,
 }
 

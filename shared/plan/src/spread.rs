@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The longest time that is taken for one: 11 days.
+const MAX_US: f64 = 1e12;
+
 /// The distribution of a time, as far as plans need it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -55,12 +58,12 @@ impl Spread {
     /// Why this cannot be a time; `None` where it can.
     pub fn problem(&self) -> Option<String> {
         let Spread { p50_us, p95_us, .. } = *self;
-        let is_time = |us: f64| us.is_finite() && us >= 0.0;
+        let is_time = |us: f64| (0.0..=MAX_US).contains(&us);
         if is_time(p50_us) && is_time(p95_us) && p95_us >= p50_us {
             return None;
         }
         Some(format!(
-            "p50_us is {p50_us} and p95_us is {p95_us}; expected finite times, not negative, the \
+            "p50_us is {p50_us} and p95_us is {p95_us}; expected times of 0 to {MAX_US:e}, the \
              second not below the first"
         ))
     }
