@@ -184,32 +184,13 @@ impl<'a> SeamFinder<'a> {
     }
 
     fn seam(&self, cut: PivotCut) -> Seam {
-        let total_flops = self.costed.total_flops();
-        let mut seam = Seam {
-            id: String::new(),
-            depth_flops: total_flops.saturating_sub(cut.tail_flops),
-            total_flops,
-            elements: 0,
-            bytes: 0,
-            bytes_f32: 0,
-            unsized_values: Vec::new(),
-            cut: StageCut {
-                crossing: cut.crossing,
-                frontier: cut.frontier,
-                repeated: cut.repeated,
-            },
+        let head_flops = self.costed.total_flops().saturating_sub(cut.tail_flops);
+        let stage_cut = StageCut {
+            crossing: cut.crossing,
+            frontier: cut.frontier,
+            repeated: cut.repeated,
         };
-        for &id in &seam.cut.crossing {
-            match self.costed.size(id) {
-                Some(size) => {
-                    seam.elements = seam.elements.saturating_add(size.elements());
-                    seam.bytes = seam.bytes.saturating_add(size.bytes());
-                    seam.bytes_f32 = seam.bytes_f32.saturating_add(size.bytes_f32());
-                }
-                None => seam.unsized_values.push(id),
-            }
-        }
-        seam
+        self.costed.describe(String::new(), stage_cut, head_flops)
     }
 
     fn choose(&self, mut candidates: Vec<Seam>) -> Vec<Seam> {

@@ -13,6 +13,9 @@ mod reach;
 #[cfg(test)]
 mod reference;
 pub mod roles;
+mod weighted;
+#[cfg(test)]
+mod weighted_reference;
 
 use seamline_plan::DType;
 use thiserror::Error;
@@ -23,6 +26,7 @@ use crate::infer::Types;
 use roles::Role;
 
 pub use list::SeamFinder;
+pub use weighted::{Division, Weights};
 
 /// What a value of unknown size counts as in a comparison: more than any tensor.
 const UNKNOWN_COST: u64 = 1 << 44;
@@ -164,6 +168,41 @@ impl<'a> Costed<'a> {
         self.flops
             .iter()
             .fold(0, |sum, &flops| sum.saturating_add(flops))
+    }
+
+    /// The seam of any cut of the graph, listed or not.
+    pub fn seam(&self, id: String, cut: StageCut) -> Seam {
+        let after = cut.after(self.graph);
+        let before = (0u32..)
+            .map(NodeId)
+            .zip(&after)
+            .filter(|(_, after)| !**after);
+        let head_flops = before.fold(0u64, |sum, (id, _)| sum.saturating_add(self.flops(id)));
+        self.describe(id, cut, head_flops)
+    }
+
+    fn describe(&self, id: String, cut: StageCut, head_flops: u64) -> Seam {
+        let mut seam = Seam {
+            id,
+            depth_flops: head_flops,
+            total_flops: self.total_flops(),
+            elements: 0,
+            bytes: 0,
+            bytes_f32: 0,
+            unsized_values: Vec::new(),
+            cut,
+        };
+        for &id in &seam.cut.crossing {
+            match self.size(id) {
+                Some(size) => {
+                    seam.elements = seam.elements.saturating_add(size.elements());
+                    seam.bytes = seam.bytes.saturating_add(size.bytes());
+                    seam.bytes_f32 = seam.bytes_f32.saturating_add(size.bytes_f32());
+                }
+                None => seam.unsized_values.push(id),
+            }
+        }
+        seam
     }
 
     fn role(&self, id: NodeId) -> Role {

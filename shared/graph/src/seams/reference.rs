@@ -13,9 +13,9 @@ use crate::tests::same_answers;
 /// A random graph: for each node, whether it is cheap, the sizes of its outputs and what it reads
 /// (as fractions of what is there by then).
 #[derive(Clone, Debug)]
-struct Script {
-    inputs: Vec<u64>,
-    nodes: Vec<(bool, Vec<u64>, Vec<prop::sample::Index>)>,
+pub(super) struct Script {
+    pub(super) inputs: Vec<u64>,
+    pub(super) nodes: Vec<(bool, Vec<u64>, Vec<prop::sample::Index>)>,
 }
 
 fn scripts() -> impl Strategy<Value = Script> {
@@ -31,7 +31,7 @@ fn scripts() -> impl Strategy<Value = Script> {
 
 /// The graph of a script, the size of each of its values in bytes and the role of each node.
 /// Values that nothing reads are its outputs, so that no node is dead.
-fn build(script: &Script) -> (Graph, Vec<u64>, Vec<Role>) {
+pub(super) fn build(script: &Script) -> (Graph, Vec<u64>, Vec<Role>) {
     let mut builder = GraphBuilder::new("random", 17);
     let mut names = Vec::new();
     let mut sizes = Vec::new();
@@ -74,26 +74,26 @@ fn build(script: &Script) -> (Graph, Vec<u64>, Vec<Role>) {
 
 /// Where a node runs.
 #[derive(Clone, Copy, PartialEq)]
-struct Runs {
-    head: bool,
-    tail: bool,
+pub(super) struct Runs {
+    pub(super) head: bool,
+    pub(super) tail: bool,
 }
 
-const HEAD: Runs = Runs {
+pub(super) const HEAD: Runs = Runs {
     head: true,
     tail: false,
 };
-const TAIL: Runs = Runs {
+pub(super) const TAIL: Runs = Runs {
     head: false,
     tail: true,
 };
-const BOTH: Runs = Runs {
+pub(super) const BOTH: Runs = Runs {
     head: true,
     tail: true,
 };
 
 /// Bytes that cross under an assignment of every node, or `None` where it is not legal.
-fn price(graph: &Graph, sizes: &[u64], runs: &[Runs]) -> Option<u64> {
+pub(super) fn price(graph: &Graph, sizes: &[u64], runs: &[Runs]) -> Option<u64> {
     let maker = |value: ValueId| graph.value(value).producer.map(|node| runs[node.index()]);
     let mut crossing = std::collections::BTreeSet::new();
     for (id, node) in graph.enumerate_nodes() {
@@ -228,7 +228,7 @@ fn lies_behind(graph: &Graph, roles: &[Role], earlier: &StageCut, later: &StageC
 }
 
 /// A cut is consistent: the tail runs on what crosses, and only cheap nodes run on both sides.
-fn check(graph: &Graph, roles: &[Role], cut: &StageCut) -> Result<(), TestCaseError> {
+pub(super) fn check(graph: &Graph, roles: &[Role], cut: &StageCut) -> Result<(), TestCaseError> {
     let sides = cut.sides(graph);
     let mut read = std::collections::BTreeSet::new();
     for (id, node) in graph.enumerate_nodes() {
