@@ -170,7 +170,18 @@ fn read_inputs(model: &Model, stages: &Stages) -> Vec<ValueId> {
     model.graph.inputs.iter().copied().filter(reads).collect()
 }
 
-fn crossing(model: &Model, id: ValueId, options: &SplitOptions) -> Result<Crossing, SplitError> {
+/// The model's inputs that any node reads: what is sent where nothing runs before.
+pub(crate) fn read_by_nodes(model: &Model) -> Vec<ValueId> {
+    let is_read = |id: &ValueId| !model.graph.value(*id).consumers.is_empty();
+    model.graph.inputs.iter().copied().filter(is_read).collect()
+}
+
+/// A value that crosses, with its codecs; its batch axis is a candidate.
+pub(crate) fn crossing(
+    model: &Model,
+    id: ValueId,
+    options: &SplitOptions,
+) -> Result<Crossing, SplitError> {
     let spec = spec(model, id)?;
     let reference = model.facts(id).reference.clone();
     let reference = reference.ok_or_else(|| SplitError::UnknownType {
@@ -249,6 +260,14 @@ fn scale_axis(reference: &[u64]) -> Option<usize> {
     })
 }
 
+/// Bytes of a value by the codec called `name`; `None` where it does not take it, or where sizes
+/// alone do not tell.
+pub(crate) fn bytes_by(name: &str, dtype: DType, shape: &[u64]) -> Option<u64> {
+    let codecs = codecs(dtype, shape);
+    let codec = codecs.iter().find(|codec| codec.name() == name)?;
+    seamline_codec::expected_len(codec, dtype, shape)
+}
+
 /// Bytes that cross at a seam, by what floats are sent as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WireBytes {
@@ -273,11 +292,7 @@ pub fn wire_bytes(model: &Model, seam: &Seam) -> WireBytes {
         else {
             continue;
         };
-        let codecs = codecs(dtype, shape);
-        let by = |name: &str| {
-            let codec = codecs.iter().find(|codec| codec.name() == name)?;
-            seamline_codec::expected_len(codec, dtype, shape)
-        };
+        let by = |name| bytes_by(name, dtype, shape);
         total.f16 = total.f16.saturating_add(by("f16").unwrap_or(plain));
         total.int8 = total.int8.saturating_add(by("int8").unwrap_or(plain));
     }

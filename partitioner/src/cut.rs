@@ -57,7 +57,7 @@ pub fn find_seams(model: &Model, at: &[String]) -> Result<Seams, SeamError> {
     })
 }
 
-fn costed(model: &Model) -> Costed<'_> {
+pub(crate) fn costed(model: &Model) -> Costed<'_> {
     let size = |id: ValueId| {
         let facts = model.facts(id);
         Some(TensorSize {

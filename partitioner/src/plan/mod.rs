@@ -1,8 +1,23 @@
 //! Choosing where to cut: candidates, what they cost, and which is best.
 
+mod choose;
+mod kit;
+mod places;
+mod queue;
+mod reason;
 mod record;
+mod shortlist;
+mod times;
+mod weigh;
+mod work;
 
+pub use choose::{Impossible, apply, best, keep, mark_pareto, options, regret};
+pub use kit::{KitWriteError, write_kit};
+pub use places::{NodeCosts, Place, codec_of, places};
+pub use reason::{figure, milliseconds, reasons, why_not};
 pub use record::{
     AttackRecord, Candidate, Constraints, Corrections, Leakage, MachineRecord, MeasuredRun,
     MetricRecord, PLAN_FILE, PLAN_FORMAT, Placement, PlanRecord,
 };
+pub use shortlist::shortlist;
+pub use weigh::{Findings, OVERHEAD, Scenario, WeighError, Weighed, Weighing, weigh};

@@ -1,0 +1,343 @@
+//! The choice: which candidates keep the constraints, which is best, and which others the bundle
+//! holds so that the device may change to them.
+
+use seamline_graph::Graph;
+use seamline_plan::{Costs, CutOption, LinkModel, Load};
+use thiserror::Error;
+
+use super::places::Place;
+use super::record::{Candidate, Constraints, Placement};
+use super::weigh::{Findings, Scenario, Weighed};
+
+/// Rates that a kept cut should be best at, as shares of the link's own.
+const RATES: [f64; 5] = [0.1, 0.25, 1.0, 4.0, 10.0];
+
+/// No candidate keeps all constraints.
+#[derive(Debug, Error)]
+#[error(
+    "no candidate keeps every constraint:\n{}\nloosen one of them",
+    nearest.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+)]
+pub struct Impossible {
+    /// For each constraint that binds, the candidate that comes nearest and what it misses.
+    pub nearest: Vec<String>,
+}
+
+/// A limit, and what a candidate has by it.
+struct Check {
+    /// What the user calls it.
+    name: &'static str,
+    /// The candidate's figure; none where it was not measured.
+    value: Option<f64>,
+    limit: f64,
+    show: fn(f64) -> String,
+}
+
+impl Check {
+    fn breaks(&self) -> Option<String> {
+        match self.value {
+            None => Some(format!("its {} was not measured", self.name)),
+            Some(value) if value > self.limit => Some(format!(
+                "{} {}, {} more than the {} allowed",
+                self.name,
+                (self.show)(value),
+                (self.show)(value - self.limit),
+                (self.show)(self.limit)
+            )),
+            Some(_) => None,
+        }
+    }
+}
+
+/// Fills in which constraints each candidate breaks.
+pub fn apply(
+    constraints: &Constraints,
+    findings: &Findings,
+    places: &[Place],
+    candidates: &mut [Weighed],
+) {
+    for weighed in candidates {
+        let place = places
+            .iter()
+            .find(|place| place.id == weighed.candidate.cut);
+        let candidate = &weighed.candidate;
+        let mut breaks: Vec<String> = checks(constraints, findings, candidate)
+            .iter()
+            .filter_map(Check::breaks)
+            .collect();
+        let lossless = match (place, &candidate.codec) {
+            (Some(place), Some(codec)) => place.is_lossless(codec),
+            _ => true,
+        };
+        if findings.baseline.is_none() && !lossless {
+            breaks.push(
+                "what it does to the answers was not measured (--calibration DIR would)".into(),
+            );
+        }
+        weighed.candidate.breaks = breaks;
+    }
+}
+
+fn checks(constraints: &Constraints, findings: &Findings, candidate: &Candidate) -> Vec<Check> {
+    let is_local = candidate.placement == Placement::Device;
+    let loss = findings.baseline.and_then(|(baseline, higher)| {
+        let figure = candidate.accuracy?;
+        Some(if higher {
+            baseline - figure
+        } else {
+            figure - baseline
+        })
+    });
+    let check = |name, limit: Option<f64>, value, show| {
+        Some(Check {
+            name,
+            value,
+            limit: limit?,
+            show,
+        })
+    };
+    #[allow(clippy::cast_precision_loss, reason = "sizes for people")]
+    let bytes = |bytes: u64| bytes as f64;
+    [
+        // Without data nothing can be measured; lossy candidates are left out elsewhere.
+        findings.baseline.and_then(|_| {
+            check(
+                "loss of accuracy",
+                constraints.accuracy_loss,
+                loss,
+                |loss| format!("{loss:.4}"),
+            )
+        }),
+        check(
+            "memory on the device",
+            constraints.device_memory.map(bytes),
+            candidate.device_memory.map(bytes),
+            |bytes| format!("{:.1} MiB", bytes / f64::from(1 << 20)),
+        ),
+        check(
+            "leakage",
+            constraints.leakage,
+            candidate
+                .leakage
+                .map(|leakage| leakage.recovered)
+                .or(is_local.then_some(0.0)),
+            |share| format!("{share:.3}"),
+        ),
+        check(
+            "95th percentile",
+            constraints.deadline_us,
+            Some(candidate.latency_p95_us),
+            |us| format!("{:.1} ms", us / 1e3),
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Marks the candidates that no other one beats in everything: latency, energy, bytes, cost of
+/// the service, and accuracy, leakage and memory where both are known.
+pub fn mark_pareto(findings: &Findings, candidates: &mut [Weighed]) {
+    let higher = findings.baseline.is_none_or(|(_, higher)| higher);
+    #[allow(clippy::cast_precision_loss, reason = "compared only")]
+    let figures = |candidate: &Candidate| -> [Option<f64>; 7] {
+        [
+            Some(candidate.latency.total_us()),
+            Some(candidate.energy_j),
+            Some(candidate.up_bytes as f64),
+            Some(candidate.cloud_usd_per_thousand),
+            candidate
+                .accuracy
+                .map(|figure| if higher { -figure } else { figure }),
+            candidate.leakage.map(|leakage| leakage.recovered),
+            candidate.device_memory.map(|bytes| bytes as f64),
+        ]
+    };
+    let mut order: Vec<usize> = (0..candidates.len())
+        .filter(|&index| candidates[index].candidate.breaks.is_empty())
+        .collect();
+    // Whoever beats another in everything comes before it.
+    order.sort_by(|&a, &b| {
+        let key = |index: usize| figures(&candidates[index].candidate);
+        let (a, b) = (key(a), key(b));
+        let pairs = a.iter().zip(&b);
+        pairs
+            .map(|(a, b)| compare(*a, *b))
+            .find(|order| order.is_ne())
+            .unwrap_or(std::cmp::Ordering::Equal)
+    });
+    let mut front: Vec<[Option<f64>; 7]> = Vec::new();
+    for index in order {
+        let own = figures(&candidates[index].candidate);
+        if !front.iter().any(|other| beats(other, &own)) {
+            front.push(own);
+            candidates[index].candidate.pareto = true;
+        }
+    }
+}
+
+fn compare(a: Option<f64>, b: Option<f64>) -> std::cmp::Ordering {
+    a.unwrap_or(f64::INFINITY)
+        .total_cmp(&b.unwrap_or(f64::INFINITY))
+}
+
+/// As good in everything that is known of both, and the same figures known.
+fn beats(a: &[Option<f64>; 7], b: &[Option<f64>; 7]) -> bool {
+    a.iter().zip(b).all(|(a, b)| match (a, b) {
+        (Some(a), Some(b)) => a <= b,
+        (None, None) => true,
+        _ => false,
+    })
+}
+
+/// The index of the best candidate that keeps every constraint.
+///
+/// # Errors
+/// [`Impossible`].
+pub fn best(
+    constraints: &Constraints,
+    findings: &Findings,
+    candidates: &[Weighed],
+) -> Result<usize, Impossible> {
+    let score = |index: &usize| {
+        let candidate = &candidates[*index].candidate;
+        (candidate.score, candidate.latency.total_us())
+    };
+    let allowed =
+        (0..candidates.len()).filter(|&index| candidates[index].candidate.breaks.is_empty());
+    let best = allowed.min_by(|a, b| {
+        let ((a, a_us), (b, b_us)) = (score(a), score(b));
+        a.total_cmp(&b).then(a_us.total_cmp(&b_us))
+    });
+    best.ok_or_else(|| impossible(constraints, findings, candidates))
+}
+
+/// For each constraint, who comes nearest to it.
+fn impossible(
+    constraints: &Constraints,
+    findings: &Findings,
+    candidates: &[Weighed],
+) -> Impossible {
+    let mut nearest: Vec<(&'static str, f64, String)> = Vec::new();
+    for weighed in candidates {
+        for check in checks(constraints, findings, &weighed.candidate) {
+            let Some(value) = check.value else { continue };
+            let over = value - check.limit;
+            let line = match check.breaks() {
+                Some(breaks) => format!(
+                    "{}: the nearest, {}, has {breaks}",
+                    check.name, weighed.candidate.id
+                ),
+                None => format!(
+                    "{}: {} keeps it, but not the others",
+                    check.name, weighed.candidate.id
+                ),
+            };
+            match nearest.iter_mut().find(|(name, ..)| *name == check.name) {
+                Some(entry) if entry.1 <= over => {}
+                Some(entry) => *entry = (check.name, over, line),
+                None => nearest.push((check.name, over, line)),
+            }
+        }
+    }
+    Impossible {
+        nearest: nearest.into_iter().map(|(.., line)| line).collect(),
+    }
+}
+
+/// The cuts that a bundle holds, at most `most`: the choice, and what is best where the link is
+/// worse or better than it was planned for. Seams among them lie one behind the other.
+pub fn keep(
+    graph: &Graph,
+    scenario: &Scenario<'_>,
+    places: &[Place],
+    candidates: &[Weighed],
+    chosen: usize,
+    most: usize,
+) -> Vec<String> {
+    let mut kept = vec![candidates[chosen].candidate.cut.clone()];
+    let after = |id: &str| {
+        let place = places.iter().find(|place| place.id == id)?;
+        Some(place.seam.as_ref()?.cut.after(graph))
+    };
+    let is_nested = |kept: &[String], id: &str| {
+        let Some(own) = after(id) else { return true };
+        kept.iter().filter_map(|other| after(other)).all(|other| {
+            let inside = |a: &[bool], b: &[bool]| a.iter().zip(b).all(|(a, b)| !a || *b);
+            inside(&own, &other) || inside(&other, &own)
+        })
+    };
+    let allowed: Vec<&Weighed> = candidates
+        .iter()
+        .filter(|weighed| weighed.candidate.breaks.is_empty())
+        .collect();
+    let mut ranked: Vec<&str> = Vec::new();
+    for share in RATES {
+        let link = at_rate(&scenario.link, share);
+        let best = allowed.iter().min_by(|a, b| {
+            let score = |option: &CutOption| {
+                option.score(
+                    scenario.objective,
+                    &link,
+                    &Load::default(),
+                    &scenario.prices,
+                    scenario.executors,
+                )
+            };
+            score(&a.option).total_cmp(&score(&b.option))
+        });
+        ranked.extend(best.map(|best| best.candidate.cut.as_str()));
+    }
+    // A device that can answer alone, or send what it has, is never stuck.
+    let ends = |placement| {
+        let end = allowed
+            .iter()
+            .find(|it| it.candidate.placement == placement);
+        end.map(|end| end.candidate.cut.as_str())
+    };
+    ranked.extend(ends(Placement::Device));
+    ranked.extend(ends(Placement::CloudRaw));
+    for id in ranked {
+        if kept.len() < most && !kept.iter().any(|other| other == id) && is_nested(&kept, id) {
+            kept.push(id.to_owned());
+        }
+    }
+    kept
+}
+
+fn at_rate(link: &LinkModel, share: f64) -> LinkModel {
+    let mut link = link.clone();
+    for rate in [&mut link.up, &mut link.down] {
+        rate.p50_bps *= share;
+        rate.p5_bps *= share;
+    }
+    link
+}
+
+/// The options of the kept cuts for `costs.json`, the choice first.
+pub fn options(candidates: &[Weighed], chosen: usize, kept: &[String]) -> Vec<CutOption> {
+    let mut options = vec![candidates[chosen].option.clone()];
+    let others = candidates.iter().enumerate().filter(|(index, weighed)| {
+        *index != chosen
+            && weighed.candidate.breaks.is_empty()
+            && kept.contains(&weighed.candidate.cut)
+    });
+    options.extend(others.map(|(_, weighed)| weighed.option.clone()));
+    options
+}
+
+/// Whether `costs` still hold: how many times as much the plan's choice now costs as the best.
+pub fn regret(costs: &Costs, candidates: &[Weighed]) -> Option<f64> {
+    let chosen = costs.options.first()?;
+    let is_it = |weighed: &&Weighed| {
+        weighed.candidate.codec == chosen.codec && weighed.candidate.cut == chosen.cut
+    };
+    let own = candidates.iter().find(is_it)?;
+    let allowed = candidates
+        .iter()
+        .filter(|weighed| weighed.candidate.breaks.is_empty());
+    let best = allowed
+        .map(|weighed| weighed.candidate.score)
+        .min_by(f64::total_cmp)?;
+    Some(own.candidate.score / best)
+}
