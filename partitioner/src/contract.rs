@@ -54,9 +54,11 @@ pub(crate) fn manifest(
             model, stages, &states, OUTPUT_CUT, count, 1.0, options,
         )?);
     }
-    let default_cut = seams
-        .first()
-        .map_or(INPUT_CUT, |seam| seam.id.as_str())
+    let shallowest = seams.first().map_or(INPUT_CUT, |seam| seam.id.as_str());
+    let default_cut = options
+        .default_cut
+        .as_deref()
+        .unwrap_or(shallowest)
         .to_owned();
     let stage = |(index, stage): (usize, &seamline_graph::extract::Stage)| Stage {
         inputs: names(model, &stage.inputs),

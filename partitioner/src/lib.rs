@@ -26,7 +26,7 @@ pub use probe::{ProbeInput, Prober};
 pub use seamline_graph::preprocess::{ChannelOrder, ImagePreprocess, Resize};
 pub use seamline_ort::Optimization;
 pub use source::{SOURCE_FILE, Source, SourceError};
-pub use split::{SideBytes, SplitError, SplitOptions, SplitReport, split};
+pub use split::{SideBytes, SplitError, SplitOptions, SplitReport, split, split_at};
 pub use verify::{
     CutDifference, Halves, OutputDifference, VerifyError, VerifyOptions, spread, verify,
 };

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use seamline_graph::ExternalWeights;
 use seamline_graph::extract::Stages;
+use seamline_graph::seams::Seam;
 use seamline_ort::{Runtime, SessionError};
 use seamline_plan::{
     BundleError, BundleWriter, Fingerprint, Manifest, Side, StateSpec, TensorError, WEIGHTS_FILE,
@@ -28,6 +29,9 @@ pub struct SplitOptions {
     pub edge_tail: bool,
     /// The service gets every stage too, so that a device may send the model's inputs.
     pub cloud_head: bool,
+    /// The id of the cut that is used where nothing else decides. Default: the shallowest seam, or
+    /// the input where there is none.
+    pub default_cut: Option<String>,
     /// Codec to use first for values that take it: `raw`, `f16`, `int8`.
     pub codec: Option<String>,
     /// Recurrent state.
@@ -130,8 +134,24 @@ pub fn split(
     let seams = cut::find_seams(model, &options.at)
         .map_err(CutError::from)?
         .chosen;
-    let stages = cut::stages(model, &seams)?;
-    let mut manifest = contract::manifest(model, &seams, &stages, options)?;
+    split_at(model, runtime, out, &seams, options, source)
+}
+
+/// Cuts `model` at `seams`, by rising depth, into a bundle at `out`; [`SplitOptions::at`] is not
+/// looked at.
+///
+/// # Errors
+/// As [`split`].
+pub fn split_at(
+    model: &Model,
+    runtime: &Runtime,
+    out: &Path,
+    seams: &[Seam],
+    options: &SplitOptions,
+    source: &Source,
+) -> Result<SplitReport, SplitError> {
+    let stages = cut::stages(model, seams)?;
+    let mut manifest = contract::manifest(model, seams, &stages, options)?;
     let mut writer = BundleWriter::create(out)?;
     let bytes = SideBytes {
         edge: write_side(&mut writer, &stages, &manifest, Side::Edge)?,

@@ -75,6 +75,7 @@ impl Split {
             at: self.at,
             edge_tail: self.edge_tail,
             cloud_head: self.cloud_head,
+            default_cut: None,
             codec: self.codec,
             states: self.states,
             seed: self.seed,

@@ -1,8 +1,8 @@
 //! Every place where a model can be cut, with what crosses there: the seams of its list, the
 //! cheapest divisions by measured costs, the input and the output.
 
-use seamline_graph::seams::{Costed, Seam, SeamFinder, Weights};
 use seamline_graph::ValueId;
+use seamline_graph::seams::{Costed, Seam, SeamFinder, Weights};
 use seamline_plan::{CodecSpec, Crossing};
 
 use crate::contract::{self, INPUT_CUT, OUTPUT_CUT};
