@@ -33,6 +33,8 @@ function short(value) {
   if (size < 1e-4) return value.toExponential(1).replace("-", MINUS);
   return digits(value, Math.max(0, 2 - Math.floor(Math.log10(size) + 1e-9)));
 }
+// A figure as an axis or a setting has it: no zeros at its end.
+const trimmed = (label) => label.replace(/(\.\d*?)0+(?!\d)/, "$1").replace(/\.(?!\d)/, "");
 function time(us) {
   if (us < 1000) return `${short(us)}${NBSP}µs`;
   return us < 1e6 ? `${short(us / 1e3)}${NBSP}ms` : `${short(us / 1e6)}${NBSP}s`;
@@ -100,7 +102,7 @@ function scale(values, from, to, options = {}) {
   const hasZero = values.some((value) => value <= 0);
   let low = Math.min(...positive.length ? positive : [1]);
   let high = Math.max(...positive.length ? positive : [1]);
-  const log = positive.length > 0 && (options.log || (options.log !== false && high / low > 60 && values.every((v) => v >= 0)));
+  const log = positive.length > 0 && (options.log || (options.log !== false && high / low > (options.wide || 60) && values.every((v) => v >= 0)));
   if (log) {
     low /= 1.25;
     high *= 1.25;
@@ -121,6 +123,9 @@ function scale(values, from, to, options = {}) {
   return Object.assign(place, { ticks: (most) => linearTicks(low, high, most, options.isBytes), log });
 }
 
+// About how wide bold text of a chart is.
+const textWidth = (label) => 6.9 * [...label].length;
+
 // An SVG with a title for those who do not see it.
 function chart(width, height, title, ...children) {
   return mark("svg", {
@@ -129,18 +134,18 @@ function chart(width, height, title, ...children) {
 }
 function axes(box, x, y, labels) {
   const group = mark("g", { class: "axes", "aria-hidden": "true" });
-  for (const tick of y.ticks(Math.max(2, Math.floor((box.bottom - box.top) / 48)))) {
+  for (const tick of y.ticks(Math.max(4, Math.floor((box.bottom - box.top) / 44)))) {
     const at = y(tick);
     group.append(
       mark("line", { class: "grid", x1: box.left, x2: box.right, y1: at, y2: at }),
-      mark("text", { x: box.left - 6, y: at + 4, "text-anchor": "end" }, labels.yFormat(tick)),
+      mark("text", { x: box.left - 6, y: at + 4, "text-anchor": "end" }, trimmed(labels.yFormat(tick))),
     );
   }
   let last = -Infinity;
   for (const tick of x.ticks(Math.max(2, Math.floor((box.right - box.left) / 90)))) {
     const at = x(tick);
     group.append(mark("line", { class: "grid", x1: at, x2: at, y1: box.top, y2: box.bottom }));
-    const label = labels.xFormat(tick);
+    const label = trimmed(labels.xFormat(tick));
     if (at - last < 7 * label.length) continue;
     last = at;
     const anchor = at > box.right - 14 ? "end" : "middle";
@@ -156,17 +161,21 @@ function axes(box, x, y, labels) {
 // Lines across a chart with their names, kept apart from one another.
 function references(box, lines) {
   const group = mark("g", { class: "references" });
-  let taken = [];
+  const names = mark("g", {});
+  const taken = [];
   for (const { at, label, kind } of [...lines].sort((a, b) => a.at - b.at)) {
     if (at < box.top - 1 || at > box.bottom + 1) continue;
-    let y = at - 4;
-    while (taken.some((other) => Math.abs(other - y) < 13)) y += 4;
+    let y = at - 5;
+    while (taken.some((other) => Math.abs(other - y) < 17)) y += 3;
     taken.push(y);
-    group.append(
-      mark("line", { class: `reference ${kind}`, x1: box.left, x2: box.right, y1: at, y2: at }),
-      mark("text", { class: `halo ${kind}`, x: box.right - 4, y, "text-anchor": "end" }, label),
+    const width = textWidth(label) + 8;
+    group.append(mark("line", { class: `reference ${kind}`, x1: box.left, x2: box.right, y1: at, y2: at }));
+    names.append(
+      mark("rect", { class: "plate", x: box.right - width, y: y - 11, width, height: 15, rx: 3 }),
+      mark("text", { class: `plated ${kind}`, x: box.right - 4, y, "text-anchor": "end" }, label),
     );
   }
+  group.append(names);
   return group;
 }
 
@@ -255,4 +264,7 @@ function choice(label, options, current, change) {
     } }, name));
   return el("div", { class: "choice", role: "group", "aria-label": label }, buttons);
 }
+// What the marks of a chart mean.
+const keyOf = (...entries) => el("p", { class: "key" },
+  entries.map(([kind, meaning]) => el("span", {}, el("i", { class: `ring ${kind}` }), meaning)));
 const missing = (reason) => el("p", { class: "missing" }, reason);

@@ -20,6 +20,12 @@ const PLACEMENTS = {
   cloud_compressed: "cloud only, compressed input",
   split: "split",
 };
+const PLACEMENTS_SHORT = {
+  device: "device",
+  cloud_raw: "cloud, raw",
+  cloud_compressed: "cloud, compressed",
+  split: "split",
+};
 
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 const text = (index) => (index === null ? null : plan.texts[index]);

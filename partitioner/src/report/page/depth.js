@@ -35,9 +35,8 @@ function depthCard(id, title, about, axis, options, ...more) {
   const absent = candidates.length - points.length;
   const columns = ["candidate", "depth#", `${axis.label}#`];
   const rows = () => points.map((one) => [one.id, percent(one.depth), axis.format(one[axis.key])]);
-  const key = el("p", { class: "key" },
-    el("i", { class: "ring chosen" }), "chosen ", el("i", { class: "ring best" }), "best codec of each cut ",
-    candidates.length > best.length ? [el("i", { class: "ring other" }), "its other codecs ", el("i", { class: "ring breaks" }), "breaks a constraint"] : null);
+  const key = keyOf(["chosen", "chosen"], ["best", "best codec of each cut"],
+    ...candidates.length > best.length ? [["other filled", "its other codecs"]] : []);
   return card(id, title, about, explain(host), key, ...more,
     absent > 0 && id !== "leakage" ? el("p", { class: "about" }, `${plural(absent, "candidate")} without this figure ${absent === 1 ? "is" : "are"} not drawn.`) : null,
     dataTable(columns, rows));

@@ -42,15 +42,17 @@ function drawLatency(rows, width, note) {
   const highest = box.top - 4;
   const columns = rows.map((one, at) => column(one, at * step, step, y, highest));
   const over = rows.filter((one) => y(one.total) < highest).length;
-  note.textContent = over
-    ? `${plural(over, "column")} higher than ${time(top)} ${over === 1 ? "is" : "are"} cut off at the top (▲); the data below ${over === 1 ? "has" : "have"} them in full.`
-    : "";
+  const away = baselines.filter(({ one }) => one !== chosen && y(one.total) < box.top);
+  note.textContent = [
+    ...away.map(({ placement, one }) => `Above the chart: ${PLACEMENTS[placement]}, ${time(one.total)}.`),
+    over ? `${plural(over, "column")} (▲) ${over === 1 ? "is" : "are"} cut off at the top; the data below has ${over === 1 ? "it" : "them"} in full.` : "",
+  ].join(" ");
   const grid = mark("g", { class: "axes", "aria-hidden": "true" });
   const labels = mark("g", { class: "axes", "aria-hidden": "true" },
     mark("text", { class: "name", x: 2, y: 11 }, "latency"));
   for (const tick of y.ticks(6)) {
     grid.append(mark("line", { class: "grid", x1: 0, x2: box.right, y1: y(tick), y2: y(tick) }));
-    labels.append(mark("text", { x: axisWidth - 6, y: y(tick) + 4, "text-anchor": "end" }, time(tick)));
+    labels.append(mark("text", { x: axisWidth - 6, y: y(tick) + 4, "text-anchor": "end" }, trimmed(time(tick))));
   }
   const names = mark("g", { class: "axes", "aria-hidden": "true" },
     mark("line", { class: "axis", x1: 0, x2: box.right, y1: box.bottom, y2: box.bottom }));
@@ -107,11 +109,10 @@ function chosenFlag(rows, step, y, box) {
   const x = (at + 0.5) * step;
   const top = Math.max(box.top, y(chosen.total));
   const label = `chosen: ${cutShort(chosen.id, 28)}, ${time(chosen.total)}`;
-  const wide = 6.6 * label.length;
-  const anchor = x + wide / 2 > box.right ? "end" : x < wide / 2 ? "start" : "middle";
-  const edge = { end: Math.min(x + step / 2, box.right), start: Math.max(0, x - step / 2), middle: x }[anchor];
+  const wide = 1.06 * textWidth(label);
+  const left = Math.max(0, Math.min(x - wide / 2, box.right - wide));
   return mark("g", { class: "flag" },
-    mark("rect", { class: "outline", x: at * step, width: step, y: top - 1, height: box.bottom - top + 1 }),
+    mark("rect", { class: step < 6 ? "outline thin" : "outline", x: at * step, width: step, y: top - 1, height: box.bottom - top + 1 }),
     mark("path", { class: "pointer", d: `M${x} ${box.bottom + 2}l5 8h-10z` }),
-    mark("text", { x: edge, y: box.bottom + 34, "text-anchor": anchor }, label));
+    mark("text", { x: left, y: box.bottom + 34 }, label));
 }

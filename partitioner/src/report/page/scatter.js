@@ -3,7 +3,7 @@
 function paretoCard() {
   const usable = FIGURES.filter((axis) => known(axis).length > 0);
   const pick = (key, other) => (usable.some((axis) => axis.key === key) ? key : other);
-  const state = { x: pick("total"), y: objectiveKey !== "total" && objectiveKey !== "rate" ? pick(objectiveKey, "energy") : pick("energy") };
+  const state = { x: pick("total"), y: objectiveKey !== "total" && objectiveKey !== "rate" ? objectiveKey : "up" };
   const host = el("div", { class: "chart" });
   const note = el("p", { class: "about" });
   const view = responsive(host, (width) => drawPareto(width, figureOf(state.x), figureOf(state.y), note));
@@ -11,8 +11,8 @@ function paretoCard() {
     el("select", { onchange: (event) => { state[which] = event.target.value; view.again(); } },
       FIGURES.map((axis) => el("option", { value: axis.key, selected: axis.key === state[which], disabled: !usable.includes(axis) },
         usable.includes(axis) ? cutShort(axis.label, 40) : `${cutShort(axis.label, 40)} (not measured)`))));
-  const key = el("p", { class: "key" }, el("i", { class: "ring chosen" }), "chosen ", el("i", { class: "ring pareto" }), "Pareto member: nothing else is as good in everything and better in something ",
-    el("i", { class: "ring other" }), "beaten ", el("i", { class: "ring breaks" }), "breaks a constraint");
+  const key = keyOf(["chosen", "chosen"], ["pareto", "Pareto member: nothing else is as good in everything and better in something"],
+    ["other", "beaten"], ["breaks", "breaks a constraint"]);
   const columns = ["candidate", "across#", "up#", "Pareto", "breaks"];
   const rows = () => candidates.filter((one) => one.pareto).map((one) =>
     [one.id, figureOf(state.x).format(one[state.x] ?? 0), figureOf(state.y).format(one[state.y] ?? 0), "member", one.breaks.join("; ")]);
@@ -39,7 +39,7 @@ function drawPareto(width, x, y, note) {
   const height = width < 600 ? 300 : 340;
   const box = { left: 66, right: width - 12, top: 22, bottom: height - 42 };
   const at = (axis, from, to) => scale(points.map((one) => one[axis.key]), from, to,
-    { zero: axis.key !== "accuracy", isBytes: axis.isBytes, log: axis.key === "accuracy" || axis.key === "leakage" ? false : undefined });
+    { zero: axis.key !== "accuracy", isBytes: axis.isBytes, log: axis.key === "accuracy" || axis.key === "leakage" ? false : undefined, wide: 10 });
   const across = at(x, box.left + 6, box.right - 6);
   const up = at(y, box.bottom - 6, box.top + 6);
   const dot = (one, kind, r) => mark("circle", { class: `dot ${kind}`, "data-i": one.index,

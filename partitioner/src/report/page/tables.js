@@ -1,34 +1,35 @@
 // What the plan was made for, and all candidates.
 
 function settingsCard() {
+  const value = (number) => trimmed(short(number));
   const { link, device, cloud, prices, constraints } = plan;
-  const rate = (one) => `${short(one.p50_bps / 1e6)} Mbit/s; 95 % of the time over ${short(one.p5_bps / 1e6)}`;
+  const rate = (one) => `${value(one.p50_bps / 1e6)} Mbit/s; 95 % of the time over ${value(one.p5_bps / 1e6)}`;
   const sources = { preset: "a preset", given: "given on the command line", probe: "measured by seamline-edge probe", trace: "a recording" };
   const machine = (one) => [
     ["name", one.name || "–"],
     ["processor", `${one.cpu || "unknown"}, ${plural(one.cores, "core")}`],
-    ["platform", [one.platform, one.memory_bytes ? bytes(one.memory_bytes) : null].filter(Boolean).join(", ")],
+    ["platform", [one.platform, one.memory_bytes ? trimmed(bytes(one.memory_bytes)) : null].filter(Boolean).join(", ")],
     ["runs", `${one.runtime}, ${plural(one.threads, "thread")}`],
     ["providers", one.providers.join(", ") || "–"],
-    ["times", one.slowdown === 1 ? "measured on it" : `another machine's, times ${short(one.slowdown)}`],
+    ["times", one.slowdown === 1 ? "measured on it" : `scaled: ${value(one.slowdown)} times those of the machine that was measured`],
   ];
   const limit = (value, format) => (value === null ? "none" : format(value));
   const groups = [
     ["Device", machine(device)],
-    ["Service", [...machine(cloud), ["other requests", `${short(plan.arrivals_per_s)} a second`]]],
+    ["Service", [...machine(cloud), ["other requests", `${value(plan.arrivals_per_s)} a second`]]],
     ["Link", [
       ["name", `${link.name}, ${sources[link.source] || link.source}`],
       ["up", rate(link.up)], ["down", rate(link.down)],
-      ["round trip", `${time(link.round_trip.p50_us)}; 95th percentile ${time(link.round_trip.p95_us)}`],
+      ["round trip", `${trimmed(time(link.round_trip.p50_us))}; 95th percentile ${trimmed(time(link.round_trip.p95_us))}`],
       ["loss", percent(link.loss)],
-      ["radio", `${short(link.radio.base_w)} W + ${short(link.radio.up_w_per_mbps)} W per Mbit/s up, ${short(link.radio.down_w_per_mbps)} down`],
+      ["radio", `${value(link.radio.base_w)} W + ${value(link.radio.up_w_per_mbps)} W per Mbit/s up, ${value(link.radio.down_w_per_mbps)} down`],
     ]],
     ["Prices and limits", [
-      ["device computes", `${short(prices.compute_w)} W`], ["device waits", `${short(prices.wait_w)} W`],
-      ["service", `${money(prices.cloud_usd_per_hour)} an hour`],
-      ["accuracy loss", limit(constraints.accuracy_loss, (v) => `at most ${short(v)}`)],
+      ["device computes", `${value(prices.compute_w)} W`], ["device waits", `${value(prices.wait_w)} W`],
+      ["service", `${trimmed(money(prices.cloud_usd_per_hour))} an hour`],
+      ["accuracy loss", limit(constraints.accuracy_loss, (v) => `at most ${value(v)}`)],
       ["device memory", limit(constraints.device_memory, (v) => `at most ${bytes(v)}`)],
-      ["leakage", limit(constraints.leakage, (v) => `at most ${short(v)}`)],
+      ["leakage", limit(constraints.leakage, (v) => `at most ${value(v)}`)],
       ["deadline (p95)", limit(constraints.deadline_us, (v) => `at most ${time(v)}`)],
     ]],
   ];
@@ -44,7 +45,7 @@ function candidatesCard() {
   const missingLast = (value) => (value === null ? Infinity : value);
   const columns = [
     { name: "candidate", sort: (one) => one.index, cell: (one) => [one.chosen ? el("span", { class: "chip accent" }, "chosen") : null, one.id], text: true },
-    { name: "where", sort: (one) => PLACEMENTS[one.placement], cell: (one) => PLACEMENTS[one.placement], text: true },
+    { name: "where", sort: (one) => PLACEMENTS_SHORT[one.placement], cell: (one) => el("span", { class: "nowrap" }, PLACEMENTS_SHORT[one.placement]), text: true },
     { name: "precision", sort: (one) => one.precision, cell: (one) => one.precision, text: true },
     { name: "depth", sort: (one) => one.depth, cell: (one) => percent(one.depth) },
     { name: "latency", sort: (one) => one.total, cell: (one) => time(one.total) },
