@@ -13,6 +13,7 @@ mod model;
 pub mod plan;
 mod probe;
 mod reference;
+pub mod report;
 mod source;
 mod split;
 mod verify;

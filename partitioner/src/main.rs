@@ -34,6 +34,8 @@ enum Command {
     Split(cli::split::Split),
     /// Compare a bundle's two halves with the whole model.
     Verify(cli::verify::Verify),
+    /// Draw a plan and all that it was chosen from, as one HTML page.
+    Report(cli::report::Report),
     /// Read a model and write it again.
     Convert(cli::convert::Convert),
     /// Trained models to try things on.
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Command::Seams(seams) => seams.run(&machine),
         Command::Split(split) => split.run(&machine),
         Command::Verify(verify) => verify.run(&machine),
+        Command::Report(report) => report.run(&machine),
         Command::Convert(convert) => convert.run(&machine),
         Command::Zoo(zoo) => zoo.run(&machine),
         Command::Doctor => cli::doctor::run(&machine),

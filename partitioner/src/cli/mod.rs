@@ -5,6 +5,7 @@ pub(crate) mod doctor;
 mod image;
 mod inputs;
 pub(crate) mod inspect;
+pub(crate) mod report;
 pub(crate) mod seams;
 pub(crate) mod split;
 mod text;

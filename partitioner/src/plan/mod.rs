@@ -6,6 +6,7 @@ mod places;
 mod queue;
 mod reason;
 mod record;
+mod record_file;
 mod shortlist;
 mod times;
 mod weigh;
@@ -19,5 +20,6 @@ pub use record::{
     AttackRecord, Candidate, Constraints, Corrections, Leakage, MachineRecord, MeasuredRun,
     MetricRecord, PLAN_FILE, PLAN_FORMAT, Placement, PlanRecord,
 };
+pub use record_file::PlanRecordError;
 pub use shortlist::shortlist;
 pub use weigh::{Findings, OVERHEAD, Scenario, WeighError, Weighed, Weighing, weigh};
