@@ -26,6 +26,8 @@ enum Command {
     Identity(cli::identity::Identity),
     /// Verify bundles and list what would be served, without listening.
     Check(cli::check::Check),
+    /// Measure this machine on a planner's kit: tails, codecs, memory.
+    Profile(cli::profile::Profile),
     /// Tell what this machine has and lacks for the service.
     Doctor,
 }
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve.run(json),
         Command::Identity(identity) => identity.run(json),
         Command::Check(check) => check.run(json),
+        Command::Profile(profile) => profile.run(json),
         Command::Doctor => cli::doctor::run(json),
     };
     match result {

@@ -24,6 +24,8 @@ enum Command {
     Run(cli::run::Run),
     /// Measure latency by step, and throughput.
     Bench(cli::bench::Bench),
+    /// Measure this machine on a planner's kit: heads, codecs, memory.
+    Profile(cli::profile::Profile),
     /// Tell what this machine has and lacks for a device.
     Doctor,
 }
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Run(run) => run.run(json),
         Command::Bench(bench) => bench.run(json),
+        Command::Profile(profile) => profile.run(json),
         Command::Doctor => cli::doctor::run(json),
     };
     match result {

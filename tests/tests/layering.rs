@@ -17,9 +17,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("net", &["plan", "wire"]),
     ("ort", &["plan", "assets"]),
     ("graph", &["plan"]),
+    ("profile", &["plan", "codec", "kernels", "ort"]),
     ("partitioner", &["plan", "graph", "codec", "ort", "assets"]),
-    ("edge", &["plan", "codec", "wire", "net", "ort", "assets"]),
-    ("cloud", &["plan", "codec", "wire", "net", "ort", "assets"]),
+    (
+        "edge",
+        &["plan", "codec", "wire", "net", "ort", "assets", "profile"],
+    ),
+    (
+        "cloud",
+        &["plan", "codec", "wire", "net", "ort", "assets", "profile"],
+    ),
 ];
 
 fn metadata() -> Value {

@@ -3,6 +3,7 @@
 pub(crate) mod check;
 pub(crate) mod doctor;
 pub(crate) mod identity;
+pub(crate) mod profile;
 pub(crate) mod serve;
 
 use std::path::PathBuf;

@@ -16,6 +16,7 @@ mod value;
 
 pub use library::{Library, LibrarySource};
 pub use locate::{LocateError, locate};
+pub use memory::release_freed;
 pub use profile::{NodeProfile, Placement, ProfileError, placement, profile};
 pub use provider::Provider;
 pub use runtime::{Runtime, RuntimeError, RuntimeOptions};

@@ -3,7 +3,7 @@
 /// Gives freed memory back to the operating system. To lay weights out anew ONNX Runtime reads
 /// them to the heap first; glibc keeps what is freed there for later, some 1.5 times the weights
 /// of a small convolutional net. Other allocators give it back by themselves.
-pub(crate) fn release_freed() {
+pub fn release_freed() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[allow(
         unsafe_code,

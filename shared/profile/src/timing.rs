@@ -1,0 +1,54 @@
+//! Timed runs within a budget.
+
+use std::time::{Duration, Instant};
+
+/// Runs once to warm up, then at least `min` times and on until `time` has passed, at most `max`
+/// times; `run` is told which run it is. Returns the times in microseconds.
+pub(crate) fn timed<E>(
+    min: usize,
+    max: usize,
+    time: Duration,
+    mut run: impl FnMut(usize) -> Result<(), E>,
+) -> Result<Vec<f64>, E> {
+    run(0)?;
+    let mut times = Vec::new();
+    let started = Instant::now();
+    while times.len() < max.max(1) && (times.len() < min.max(1) || started.elapsed() < time) {
+        let at = Instant::now();
+        run(times.len())?;
+        times.push(at.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(times)
+}
+
+/// The median of `values`; 0 without any.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_between_the_fewest_and_the_most() {
+        let mut count = 0;
+        let mut run = |_| {
+            count += 1;
+            Ok::<(), ()>(())
+        };
+        assert_eq!(timed(5, 50, Duration::ZERO, &mut run).unwrap().len(), 5);
+        let most = timed(5, 50, Duration::from_secs(60), &mut run).unwrap();
+        assert_eq!(most.len(), 50);
+        assert_eq!(count, 57, "one more each, to warm up");
+    }
+
+    #[test]
+    fn a_failed_run_ends_it() {
+        let failed = timed(5, 50, Duration::ZERO, |run| {
+            if run == 2 { Err("third") } else { Ok(()) }
+        });
+        assert_eq!(failed, Err("third"));
+    }
+}
