@@ -30,6 +30,8 @@ enum Command {
     Inspect(cli::inspect::Inspect),
     /// List where a model can be cut, and what would cross there.
     Seams(cli::seams::Seams),
+    /// Choose where to cut from measurements, and make a bundle of it.
+    Plan(Box<cli::plan::Plan>),
     /// Cut a model into a bundle for device and service.
     Split(cli::split::Split),
     /// Compare a bundle's two halves with the whole model.
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Inspect(inspect) => inspect.run(&machine),
         Command::Seams(seams) => seams.run(&machine),
+        Command::Plan(plan) => plan.run(&machine),
         Command::Split(split) => split.run(&machine),
         Command::Verify(verify) => verify.run(&machine),
         Command::Report(report) => report.run(&machine),

@@ -5,6 +5,7 @@ pub(crate) mod doctor;
 mod image;
 mod inputs;
 pub(crate) mod inspect;
+pub(crate) mod plan;
 pub(crate) mod report;
 pub(crate) mod seams;
 pub(crate) mod split;
@@ -12,7 +13,7 @@ mod text;
 pub(crate) mod verify;
 pub(crate) mod zoo;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -70,6 +71,10 @@ pub(crate) struct ModelArguments {
 }
 
 impl ModelArguments {
+    pub(crate) fn path(&self) -> &Path {
+        &self.model
+    }
+
     /// Reads the model; the source says how to read it again from any folder.
     pub(crate) fn open(&self) -> anyhow::Result<(Model, Source)> {
         anyhow::ensure!(

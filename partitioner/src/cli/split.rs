@@ -11,7 +11,7 @@ use super::text::{self, plural};
 use super::{Machine, ModelArguments, learn, spinner};
 
 /// A service looks for folders of this name only.
-fn bundle_path(text: &str) -> Result<PathBuf, String> {
+pub(crate) fn bundle_path(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if path
         .extension()
@@ -54,7 +54,7 @@ pub(crate) struct Split {
     seed: u64,
 }
 
-fn parse_state(text: &str) -> Result<StateSpec, String> {
+pub(crate) fn parse_state(text: &str) -> Result<StateSpec, String> {
     match text.split_once('=') {
         Some((input, output)) if !input.is_empty() && !output.is_empty() => Ok(StateSpec {
             input: input.to_owned(),

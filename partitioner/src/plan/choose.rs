@@ -2,7 +2,7 @@
 //! holds so that the device may change to them.
 
 use seamline_graph::Graph;
-use seamline_plan::{Costs, CutOption, LinkModel, Load};
+use seamline_plan::{Costs, CutOption, LinkModel, Load, Manifest};
 use thiserror::Error;
 
 use super::places::Place;
@@ -326,18 +326,28 @@ pub fn options(candidates: &[Weighed], chosen: usize, kept: &[String]) -> Vec<Cu
     options
 }
 
-/// Whether `costs` still hold: how many times as much the plan's choice now costs as the best.
-pub fn regret(costs: &Costs, candidates: &[Weighed]) -> Option<f64> {
+/// The candidate that is the choice of an old plan now: the same values cross by the same codec.
+pub fn find<'c>(
+    manifest: &Manifest,
+    costs: &Costs,
+    candidates: &'c [Weighed],
+) -> Option<&'c Weighed> {
     let chosen = costs.options.first()?;
-    let is_it = |weighed: &&Weighed| {
-        weighed.candidate.codec == chosen.codec && weighed.candidate.cut == chosen.cut
-    };
-    let own = candidates.iter().find(is_it)?;
-    let allowed = candidates
+    let (_, cut) = manifest.cut(&chosen.cut)?;
+    let values: Vec<&str> = cut
+        .crossing
         .iter()
-        .filter(|weighed| weighed.candidate.breaks.is_empty());
-    let best = allowed
-        .map(|weighed| weighed.candidate.score)
-        .min_by(f64::total_cmp)?;
-    Some(own.candidate.score / best)
+        .map(|it| it.spec.name.as_str())
+        .collect();
+    candidates.iter().find(|weighed| {
+        let Candidate {
+            codec,
+            values: own,
+            placement,
+            ..
+        } = &weighed.candidate;
+        *codec == chosen.codec
+            && (*placement == Placement::Device) == chosen.is_local()
+            && own.iter().map(String::as_str).eq(values.iter().copied())
+    })
 }

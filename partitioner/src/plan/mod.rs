@@ -2,6 +2,7 @@
 
 mod choose;
 mod kit;
+mod link_file;
 mod places;
 mod queue;
 mod reason;
@@ -12,8 +13,9 @@ mod times;
 mod weigh;
 mod work;
 
-pub use choose::{Impossible, apply, best, keep, mark_pareto, options, regret};
+pub use choose::{Impossible, apply, best, find, keep, mark_pareto, options};
 pub use kit::{KitWriteError, write_kit};
+pub use link_file::{LinkError, read_link};
 pub use places::{NodeCosts, Place, codec_of, places};
 pub use reason::{figure, milliseconds, reasons, why_not};
 pub use record::{

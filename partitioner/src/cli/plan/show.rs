@@ -1,0 +1,116 @@
+//! What `seamline plan` prints.
+
+use std::path::Path;
+
+use seamline_partitioner::plan::{Candidate, Placement, PlanRecord, milliseconds};
+use seamline_plan::{Fingerprint, Kit};
+
+use crate::cli::text::{self, Align};
+
+/// Rows of the table.
+const ROWS: usize = 8;
+
+pub(super) fn plan(record: &PlanRecord, bundle: Option<(&Path, Fingerprint)>, json: bool) {
+    if json {
+        let bundle = bundle.map(
+            |(path, fingerprint)| serde_json::json!({ "path": path, "fingerprint": fingerprint }),
+        );
+        seamline_plan::outln!(
+            "{}",
+            serde_json::json!({ "plan": record, "bundle": bundle })
+        );
+        return;
+    }
+    seamline_plan::outln!("{}", table(record));
+    for sentence in &record.reason {
+        seamline_plan::outln!("{sentence}");
+    }
+    for note in &record.notes {
+        seamline_plan::outln!("note: {note}");
+    }
+    if let Some((path, fingerprint)) = bundle {
+        let path = path.display();
+        seamline_plan::outln!("\n{path}  {}", fingerprint.short());
+        seamline_plan::outln!("next: seamline report {path} -o report.html");
+    }
+}
+
+/// The choice, its rivals, and the next best of other cuts.
+fn table(record: &PlanRecord) -> String {
+    let columns = [
+        ("candidate", Align::Left),
+        ("depth", Align::Right),
+        ("p50", Align::Right),
+        ("p95", Align::Right),
+        ("sent", Align::Right),
+        ("energy", Align::Right),
+        ("accuracy", Align::Right),
+        ("leakage", Align::Right),
+        ("", Align::Left),
+    ];
+    let rows: Vec<Vec<String>> = rows(record).into_iter().map(|it| row(record, it)).collect();
+    text::table(&columns, &rows)
+}
+
+fn rows(record: &PlanRecord) -> Vec<&Candidate> {
+    let mut ranked: Vec<&Candidate> = record.candidates.iter().collect();
+    ranked.sort_by(|a, b| {
+        let key = |it: &Candidate| (it.id != record.chosen, !it.breaks.is_empty());
+        key(a).cmp(&key(b)).then(a.score.total_cmp(&b.score))
+    });
+    let mut shown: Vec<&Candidate> = Vec::new();
+    // The best of each cut, and of each way to do without one.
+    for candidate in ranked {
+        let is_new = shown
+            .iter()
+            .all(|it| it.cut != candidate.cut || it.placement != candidate.placement);
+        let is_rival = candidate.placement != Placement::Split;
+        if is_new && (is_rival || shown.len() < ROWS) {
+            shown.push(candidate);
+        }
+    }
+    shown
+}
+
+fn row(record: &PlanRecord, candidate: &Candidate) -> Vec<String> {
+    let remark = if candidate.id == record.chosen {
+        "chosen".to_owned()
+    } else {
+        candidate.breaks.first().cloned().unwrap_or_default()
+    };
+    vec![
+        candidate.id.clone(),
+        format!("{:.0} %", 100.0 * candidate.depth),
+        milliseconds(candidate.latency.total_us()),
+        milliseconds(candidate.latency_p95_us),
+        text::bytes(candidate.up_bytes),
+        format!("{:.0} mJ", candidate.energy_j * 1e3),
+        candidate
+            .accuracy
+            .map_or("-".into(), |it| format!("{it:.4}")),
+        candidate
+            .leakage
+            .map_or("-".into(), |it| format!("{:.2}", it.recovered)),
+        remark,
+    ]
+}
+
+pub(super) fn kit(kit: &Kit, folder: &Path, json: bool) {
+    let seams: Vec<&str> = kit.seams.iter().map(|seam| seam.seam.as_str()).collect();
+    if json {
+        seamline_plan::outln!("{}", serde_json::json!({ "kit": folder, "seams": seams }));
+        return;
+    }
+    let folder = folder.display();
+    seamline_plan::outln!(
+        "{folder}: {} heads and tails ({})",
+        seams.len(),
+        seams.join(", ")
+    );
+    seamline_plan::outln!(
+        "\nnext, on the device:          seamline-edge profile {folder} -o device.json"
+    );
+    seamline_plan::outln!(
+        "next, on the service's machine: seamline-cloud profile {folder} -o cloud.json"
+    );
+}
