@@ -33,8 +33,7 @@ impl Report {
         );
         let record = PlanRecord::read(&self.plan)?;
         let page = report::html(&record);
-        write_atomic(output, page.as_bytes())
-            .with_context(|| format!("{}", output.display()))?;
+        write_atomic(output, page.as_bytes()).with_context(|| format!("{}", output.display()))?;
         let candidates = record.candidates.len();
         if machine.json {
             let document = serde_json::json!({

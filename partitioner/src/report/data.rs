@@ -115,16 +115,18 @@ fn row(candidate: &Candidate, cut: usize, texts: &mut Texts) -> Value {
         let parts = latency.parts();
         parts.map(|(_, us)| rounded(us))
     };
-    let leakage = candidate.leakage.map(|leakage| {
-        json!([
-            rounded(leakage.recovered),
-            leakage.psnr_db.map(rounded)
-        ])
-    });
-    let measured = candidate.measured.as_ref().map(|run| {
-        json!([parts(&run.latency), rounded(run.p95_us), run.requests])
-    });
-    let breaks: Vec<usize> = candidate.breaks.iter().map(|text| texts.index(text)).collect();
+    let leakage = candidate
+        .leakage
+        .map(|leakage| json!([rounded(leakage.recovered), leakage.psnr_db.map(rounded)]));
+    let measured = candidate
+        .measured
+        .as_ref()
+        .map(|run| json!([parts(&run.latency), rounded(run.p95_us), run.requests]));
+    let breaks: Vec<usize> = candidate
+        .breaks
+        .iter()
+        .map(|text| texts.index(text))
+        .collect();
     let row: [Value; COLUMNS.len()] = [
         json!(clipped(&candidate.id)),
         json!(candidate.placement),
@@ -154,7 +156,11 @@ fn row(candidate: &Candidate, cut: usize, texts: &mut Texts) -> Value {
 /// A cut's name, depth, some of its values' names, and how many it has.
 fn cut_row(candidate: &Candidate) -> Value {
     let values = &candidate.values;
-    let named: Vec<String> = values.iter().take(MAX_VALUES).map(|name| clipped(name)).collect();
+    let named: Vec<String> = values
+        .iter()
+        .take(MAX_VALUES)
+        .map(|name| clipped(name))
+        .collect();
     json!([
         clipped(&candidate.cut),
         rounded(candidate.depth),

@@ -53,10 +53,27 @@ fn browse(browser: &Path, page: &Path, (width, height): (u32, u32), arguments: &
     let profile = tempfile::tempdir().unwrap();
     let mut command = Command::new(browser);
     command
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"])
-        .args(["--no-first-run", "--disable-background-networking", "--disable-sync"])
-        .args(["--disable-component-update", "--disable-dev-shm-usage", "--hide-scrollbars"])
-        .args(["--enable-logging=stderr", "--v=0", "--virtual-time-budget=4000"])
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+        ])
+        .args([
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-sync",
+        ])
+        .args([
+            "--disable-component-update",
+            "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+        ])
+        .args([
+            "--enable-logging=stderr",
+            "--v=0",
+            "--virtual-time-budget=4000",
+        ])
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg(format!("--window-size={width},{height}"))
         .args(arguments)
@@ -65,8 +82,14 @@ fn browse(browser: &Path, page: &Path, (width, height): (u32, u32), arguments: &
     let output = command.output().unwrap();
     let log = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{log}");
-    let console: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
-    assert!(console.is_empty(), "the page wrote to the console: {console:#?}");
+    let console: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("CONSOLE"))
+        .collect();
+    assert!(
+        console.is_empty(),
+        "the page wrote to the console: {console:#?}"
+    );
     output
 }
 
@@ -83,6 +106,7 @@ fn drawn(browser: &Path, folder: &Path, name: &str, record: &PlanRecord) -> Stri
 fn write(folder: &Path, name: &str, record: &PlanRecord) -> PathBuf {
     let page = folder.join(format!("{name}.html"));
     std::fs::write(&page, html(record)).unwrap();
+    std::fs::write(folder.join(format!("{name}.json")), record.to_json()).unwrap();
     page
 }
 
@@ -114,23 +138,40 @@ fn every_chart_is_drawn_and_the_console_is_silent() {
     let latency = section(&document, "latency");
     assert!(latency.contains("Above the chart: cloud only, raw input"));
     // What sends nothing has no place on a logarithmic scale.
-    assert_eq!(count(&document, "payload", "data-i="), all - 1 + 1, "and the choice's ring");
+    assert_eq!(
+        count(&document, "payload", "data-i="),
+        all - 1 + 1,
+        "and the choice's ring"
+    );
     assert_eq!(count(&document, "payload", "<line class=\"reference"), 2);
     assert_eq!(count(&document, "accuracy", "data-i="), all + 1);
     assert_eq!(count(&document, "memory", "data-i="), all + 1);
     assert_eq!(count(&document, "leakage", "data-i="), all - 1 + 1);
-    let breaking = record.candidates.iter().filter(|one| !one.breaks.is_empty());
-    assert_eq!(count(&document, "pareto", "class=\"cross\""), breaking.count());
+    let breaking = record
+        .candidates
+        .iter()
+        .filter(|one| !one.breaks.is_empty());
+    assert_eq!(
+        count(&document, "pareto", "class=\"cross\""),
+        breaking.count()
+    );
     assert!(count(&document, "pareto", "class=\"dot pareto\"") > 5);
     assert_eq!(count(&document, "pareto", "class=\"front\""), 1);
-    let measured = record.candidates.iter().filter(|one| one.measured.is_some());
+    let measured = record
+        .candidates
+        .iter()
+        .filter(|one| one.measured.is_some());
     assert_eq!(count(&document, "measured", "data-i="), measured.count());
     assert!(section(&document, "leakage").contains("Splitting is not privacy."));
     for note in &record.notes {
         assert!(document.contains(note.as_str()), "{note}");
     }
     assert!(section(&document, "choice").contains(&record.reason[0]));
-    assert_eq!(count(&document, "candidates", "<tr"), 1 + 100, "a page of rows");
+    assert_eq!(
+        count(&document, "candidates", "<tr"),
+        1 + 100,
+        "a page of rows"
+    );
 }
 
 #[test]
@@ -153,7 +194,10 @@ fn charts_without_figures_say_why() {
         ("measured", "--measure"),
     ] {
         let section = section(&document, id);
-        assert!(!section.contains("<svg"), "{id} draws figures that are not there");
+        assert!(
+            !section.contains("<svg"),
+            "{id} draws figures that are not there"
+        );
         assert!(section.contains("class=\"missing\""), "{id}");
         assert!(section.contains(reason), "{id}: {section}");
     }
@@ -206,7 +250,8 @@ fn a_picture_is_taken_in_both_widths_and_themes() {
     let page = write(folder.path(), "picture", &fixture::example());
     // A window is 500 pixels wide at least; a frame may be narrower.
     let narrow = folder.path().join("narrow.html");
-    let frame = "<body style='margin:0'><iframe src=picture.html width=400 height=6600 style='border:0'>";
+    let frame =
+        "<body style='margin:0'><iframe src=picture.html width=400 height=6600 style='border:0'>";
     std::fs::write(&narrow, frame).unwrap();
     let dark = "--blink-settings=preferredColorScheme=0";
     for (name, page, size, theme) in [
@@ -222,7 +267,11 @@ fn a_picture_is_taken_in_both_widths_and_themes() {
         let picture = image::open(&picture).unwrap().into_rgb8();
         assert_eq!((picture.width(), picture.height()), size);
         let corner = picture.get_pixel(2, 2).0[0];
-        assert_eq!(corner < 128, theme.is_some(), "the theme of {name}: {corner}");
+        assert_eq!(
+            corner < 128,
+            theme.is_some(),
+            "the theme of {name}: {corner}"
+        );
         let colours: std::collections::HashSet<_> = picture.pixels().collect();
         assert!(colours.len() > 100, "{name} is nearly empty");
     }

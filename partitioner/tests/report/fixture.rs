@@ -84,18 +84,38 @@ pub(crate) fn large() -> PlanRecord {
     let seams: Vec<(f64, u64, String)> = (1..250)
         .map(|index| {
             let depth = f64::from(index) / 250.0;
-            let name = format!("/encoder/layer.{}/attention/self/MatMul_output_{index}", index / 8);
+            let name = format!(
+                "/encoder/layer.{}/attention/self/MatMul_output_{index}",
+                index / 8
+            );
             (depth, 197 * 384, name)
         })
         .collect();
     let names = [
-        "raw", "f16", "int8", "int7", "int6", "int5", "int4", "int3", "int2", "int8-packed",
-        "int6-packed", "int4-packed",
+        "raw",
+        "f16",
+        "int8",
+        "int7",
+        "int6",
+        "int5",
+        "int4",
+        "int3",
+        "int2",
+        "int8-packed",
+        "int6-packed",
+        "int4-packed",
     ];
     let codecs: Vec<Codec> = names
         .iter()
         .zip(0..)
-        .map(|(name, index)| (*name, 4.0 / f64::from(1 + index), 0.001 * f64::from(index), 0.4))
+        .map(|(name, index)| {
+            (
+                *name,
+                4.0 / f64::from(1 + index),
+                0.001 * f64::from(index),
+                0.4,
+            )
+        })
         .collect();
     plan("vit-large", &seams, &codecs)
 }
@@ -111,24 +131,51 @@ pub(crate) fn plan(model: &str, seams: &[(f64, u64, String)], codecs: &[Codec]) 
         } else {
             Placement::CloudCompressed
         };
-        candidates.push(candidate(&link, placement, "input", (0.0, INPUT, "x"), *codec, &mut random));
+        candidates.push(candidate(
+            &link,
+            placement,
+            "input",
+            (0.0, INPUT, "x"),
+            *codec,
+            &mut random,
+        ));
     }
     for (index, (depth, elements, name)) in seams.iter().enumerate() {
         for codec in codecs {
             let (cut, seam) = (format!("s{index}"), (*depth, *elements, name.as_str()));
-            candidates.push(candidate(&link, Placement::Split, &cut, seam, *codec, &mut random));
+            candidates.push(candidate(
+                &link,
+                Placement::Split,
+                &cut,
+                seam,
+                *codec,
+                &mut random,
+            ));
         }
     }
     let none = ("", 0.0, 0.0, 0.0);
-    candidates.push(candidate(&link, Placement::Device, "output", (1.0, 0, ""), none, &mut random));
+    candidates.push(candidate(
+        &link,
+        Placement::Device,
+        "output",
+        (1.0, 0, ""),
+        none,
+        &mut random,
+    ));
     let constraints = Constraints {
         accuracy_loss: Some(0.01),
         ..Constraints::default()
     };
     weigh(&mut candidates, &constraints);
     let best = |candidates: &[Candidate]| {
-        let keeping = candidates.iter().filter(|candidate| candidate.breaks.is_empty());
-        keeping.min_by(|a, b| a.score.total_cmp(&b.score)).unwrap().id.clone()
+        let keeping = candidates
+            .iter()
+            .filter(|candidate| candidate.breaks.is_empty());
+        keeping
+            .min_by(|a, b| a.score.total_cmp(&b.score))
+            .unwrap()
+            .id
+            .clone()
     };
     let chosen = best(&candidates);
     PlanRecord {
@@ -211,17 +258,39 @@ fn candidate(
         encode: spread(codec_us * 12.5),
         up_bytes: (elements as f64 * bytes) as u64 + if is_local { 0 } else { 24 },
         decode: spread(codec_us),
-        tail: if is_local { Vec::new() } else { vec![tail(1), tail(8)] },
+        tail: if is_local {
+            Vec::new()
+        } else {
+            vec![tail(1), tail(8)]
+        },
         down_bytes: if is_local { 0 } else { 40 },
         overhead: spread(650.0),
     };
-    let (load, prices) = (Load { queue_us: 900.0, batch: 1.4 }, Prices::default());
-    let lost = if is_local || depth == 0.0 { loss } else { loss * (0.4 + 1.2 * random.f64()) };
+    let (load, prices) = (
+        Load {
+            queue_us: 900.0,
+            batch: 1.4,
+        },
+        Prices::default(),
+    );
+    let lost = if is_local || depth == 0.0 {
+        loss
+    } else {
+        loss * (0.4 + 1.2 * random.f64())
+    };
     Candidate {
-        id: if is_local { "device".into() } else { format!("{cut}/{codec}") },
+        id: if is_local {
+            "device".into()
+        } else {
+            format!("{cut}/{codec}")
+        },
         placement,
         cut: cut.into(),
-        values: if is_local { Vec::new() } else { vec![value.into()] },
+        values: if is_local {
+            Vec::new()
+        } else {
+            vec![value.into()]
+        },
         codec: option.codec.clone(),
         precision: "f32".into(),
         depth,
@@ -256,7 +325,9 @@ fn weigh(candidates: &mut [Candidate], constraints: &Constraints) {
         let loss = 0.995 - candidate.accuracy.unwrap();
         let most = constraints.accuracy_loss.unwrap();
         if loss > most {
-            candidate.breaks.push(format!("accuracy loss {loss:.3} is over {most}"));
+            candidate
+                .breaks
+                .push(format!("accuracy loss {loss:.3} is over {most}"));
         }
     }
     let figures = |candidate: &Candidate| {

@@ -45,8 +45,15 @@ pub(crate) fn hostile() -> PlanRecord {
         candidate.id.push_str(name);
         candidate.cut.push_str(name);
         candidate.precision = name.into();
-        candidate.codec = candidate.codec.as_ref().map(|codec| format!("{codec}{name}"));
-        candidate.values = vec![name.into(), "\u{202e}\u{0}\u{2028}".into(), "n".repeat(100_000)];
+        candidate.codec = candidate
+            .codec
+            .as_ref()
+            .map(|codec| format!("{codec}{name}"));
+        candidate.values = vec![
+            name.into(),
+            "\u{202e}\u{0}\u{2028}".into(),
+            "n".repeat(100_000),
+        ];
         candidate.breaks.push(name.into());
     }
     record
@@ -56,9 +63,16 @@ pub(crate) fn hostile() -> PlanRecord {
 fn hostile_names_stay_text() {
     let record = hostile();
     let page = html(&record);
-    let (usual, tags) = (html(&fixture::example()), ["<script", "</script", "<img", "<!--"]);
+    let (usual, tags) = (
+        html(&fixture::example()),
+        ["<script", "</script", "<img", "<!--"],
+    );
     for tag in tags {
-        assert_eq!(page.matches(tag).count(), usual.matches(tag).count(), "{tag}");
+        assert_eq!(
+            page.matches(tag).count(),
+            usual.matches(tag).count(),
+            "{tag}"
+        );
     }
     assert!(page.contains("<title>&lt;/script&gt;"));
     let figures = figures(&page);
@@ -73,7 +87,11 @@ fn a_page_of_three_thousand_candidates_is_small() {
     assert_eq!(record.candidates.len(), 3001);
     let page = html(&record);
     assert!(page.len() < 3_000_000, "{} bytes", page.len());
-    println!("{} bytes for {} candidates", page.len(), record.candidates.len());
+    println!(
+        "{} bytes for {} candidates",
+        page.len(),
+        record.candidates.len()
+    );
     assert_eq!(figures(&page)["candidates"].as_array().unwrap().len(), 3001);
 }
 
@@ -84,13 +102,21 @@ fn baselines_are_the_best_of_their_kind_that_keep_the_constraints() {
     let baseline = |record: &PlanRecord, name: &str| {
         let figures = figures(&html(record));
         let index = figures["baselines"][name].as_u64();
-        index.map(|index| record.candidates[usize::try_from(index).unwrap()].id.clone())
+        index.map(|index| {
+            record.candidates[usize::try_from(index).unwrap()]
+                .id
+                .clone()
+        })
     };
     assert_eq!(baseline(&record, "device").unwrap(), "device");
     assert_eq!(baseline(&record, "cloud_raw").unwrap(), "input/raw");
     let best = baseline(&record, "cloud_compressed").unwrap();
     assert!(compressed.contains(&best.as_str()), "{best}");
-    let index = record.candidates.iter().position(|one| one.id == best).unwrap();
+    let index = record
+        .candidates
+        .iter()
+        .position(|one| one.id == best)
+        .unwrap();
     record.candidates[index].breaks.push("too much".into());
     assert_ne!(baseline(&record, "cloud_compressed").unwrap(), best);
     record.candidates.retain(|one| one.id != "device");

@@ -61,12 +61,17 @@ fn what_is_no_planned_bundle_is_told_apart() {
     let out = page.to_str().unwrap();
     refused(&[path, "-o", out], &["is not a bundle", "seamline plan"]);
     std::fs::write(folder.path().join("manifest.json"), "{}").unwrap();
-    let parts = ["made by `seamline split`", "`seamline plan` writes plan.json"];
+    let parts = [
+        "made by `seamline split`",
+        "`seamline plan` writes plan.json",
+    ];
     refused(&[path, "-o", out], &parts);
     let missing = folder.path().join("missing.seam");
     refused(&[missing.to_str().unwrap(), "-o", out], &["missing.seam"]);
     assert!(!page.exists());
-    fixture::example().write(&folder.path().join(PLAN_FILE)).unwrap();
+    fixture::example()
+        .write(&folder.path().join(PLAN_FILE))
+        .unwrap();
     refused(&[path, "-o", path], &["is a folder"]);
 }
 
@@ -94,20 +99,36 @@ fn impossible_figures_are_named_and_never_written() {
         ("`chosen`", |r| r.candidates.clear()),
         ("`link`", |r| r.link.loss = f64::NAN),
         ("`slowdown` is 0", |r| r.device.slowdown = 0.0),
-        ("`cloud_usd_per_hour`", |r| r.prices.cloud_usd_per_hour = -1.0),
-        ("`accuracy_loss`", |r| r.constraints.accuracy_loss = Some(f64::NAN)),
-        ("`baseline`", |r| r.metric.as_mut().unwrap().baseline = f64::INFINITY),
-        ("`at_input`", |r| r.attack.as_mut().unwrap().at_input = f64::NAN),
-        ("`candidates[3]` (input/int8-packed): `depth` is 1.5", |r| r.candidates[3].depth = 1.5),
-        ("`send` is NaN", |r| r.candidates[7].latency.send_us = f64::NAN),
-        ("`energy_j` is inf", |r| r.candidates[7].energy_j = f64::INFINITY),
+        ("`cloud_usd_per_hour`", |r| {
+            r.prices.cloud_usd_per_hour = -1.0
+        }),
+        ("`accuracy_loss`", |r| {
+            r.constraints.accuracy_loss = Some(f64::NAN)
+        }),
+        ("`baseline`", |r| {
+            r.metric.as_mut().unwrap().baseline = f64::INFINITY
+        }),
+        ("`at_input`", |r| {
+            r.attack.as_mut().unwrap().at_input = f64::NAN
+        }),
+        ("`candidates[3]` (input/int8-packed): `depth` is 1.5", |r| {
+            r.candidates[3].depth = 1.5
+        }),
+        ("`send` is NaN", |r| {
+            r.candidates[7].latency.send_us = f64::NAN
+        }),
+        ("`energy_j` is inf", |r| {
+            r.candidates[7].energy_j = f64::INFINITY
+        }),
         ("`leakage.recovered`", |r| {
             r.candidates[7].leakage.as_mut().unwrap().recovered = f64::NAN;
         }),
         ("`measured.latency`", |r| {
             r.candidates[0].measured.as_mut().unwrap().latency.tail_us = -1.0;
         }),
-        ("the same id", |r| r.candidates[8].id = r.candidates[7].id.clone()),
+        ("the same id", |r| {
+            r.candidates[8].id = r.candidates[7].id.clone()
+        }),
     ];
     let folder = tempfile::tempdir().unwrap();
     for (part, spoil) in spoil {

@@ -68,7 +68,8 @@ function linearTicks(low, high, most, isBytes) {
   const rough = (high - low) / Math.max(1, most) || 1;
   const base = isBytes ? 1024 ** Math.floor(Math.log(Math.max(rough, 1)) / Math.log(1024)) : 1;
   const power = 10 ** Math.floor(Math.log10(rough / base));
-  const step = base * power * [1, 2, 5, 10].find((factor) => factor * power * base >= rough * 0.999);
+  const size = rough / base / power;
+  const step = base * power * (size < 1.5 ? 1 : size < 3.5 ? 2 : size < 7.5 ? 5 : 10);
   const ticks = [];
   for (let at = Math.ceil(low / step - 1e-9); at * step <= high * (1 + 1e-9); at += 1) {
     ticks.push(at * step);
@@ -169,10 +170,11 @@ function references(box, lines) {
     while (taken.some((other) => Math.abs(other - y) < 17)) y += 3;
     taken.push(y);
     const width = textWidth(label) + 8;
+    const right = box.labelsRight ?? box.right;
     group.append(mark("line", { class: `reference ${kind}`, x1: box.left, x2: box.right, y1: at, y2: at }));
     names.append(
-      mark("rect", { class: "plate", x: box.right - width, y: y - 11, width, height: 15, rx: 3 }),
-      mark("text", { class: `plated ${kind}`, x: box.right - 4, y, "text-anchor": "end" }, label),
+      mark("rect", { class: "plate", x: right - width, y: y - 11, width, height: 15, rx: 3 }),
+      mark("text", { class: `plated ${kind}`, x: right - 4, y, "text-anchor": "end" }, label),
     );
   }
   group.append(names);
@@ -220,6 +222,9 @@ function story(one) {
   return lines.filter(Boolean);
 }
 
+// Every chart of the page; main.js draws them once they stand in it.
+const drawings = [];
+
 // Draws into `host` at its width, and again where that changes.
 function responsive(host, draw) {
   let width = 0;
@@ -230,7 +235,8 @@ function responsive(host, draw) {
     host.replaceChildren(...[draw(width)].flat());
   };
   new ResizeObserver(() => requestAnimationFrame(redraw)).observe(host);
-  return { again() { width = 0; redraw(); }, redraw };
+  drawings.push(redraw);
+  return { again() { width = 0; redraw(); } };
 }
 
 // A section of the page; `figures` gives the table behind its chart, made when it is opened.

@@ -3,7 +3,7 @@
 function depthChart(width, title, options) {
   const { axis, lines, log, zero } = options;
   const points = known(axis).filter((one) => !(log && one[axis.key] <= 0));
-  const height = options.height || (width < 600 ? 240 : 300);
+  const height = width < 500 ? 240 : options.height || 280;
   const box = { left: 62, right: width - 8, top: 22, bottom: height - 42 };
   const values = [...points.map((one) => one[axis.key]), ...lines.map((line) => line.value)];
   const place = (depth) => box.left + 6 + (box.right - box.left - 12) * depth;
@@ -37,7 +37,7 @@ function depthCard(id, title, about, axis, options, ...more) {
   const rows = () => points.map((one) => [one.id, percent(one.depth), axis.format(one[axis.key])]);
   const key = keyOf(["chosen", "chosen"], ["best", "best codec of each cut"],
     ...candidates.length > best.length ? [["other filled", "its other codecs"]] : []);
-  return card(id, title, about, explain(host), key, ...more,
+  return card(id, title, about, ...more, explain(host), key,
     absent > 0 && id !== "leakage" ? el("p", { class: "about" }, `${plural(absent, "candidate")} without this figure ${absent === 1 ? "is" : "are"} not drawn.`) : null,
     dataTable(columns, rows));
 }
@@ -51,7 +51,7 @@ function payloadCard() {
   }));
   return depthCard("payload", "Payload along the graph",
     "Bytes sent for one request, on a logarithmic scale. Below the lines, a cut sends less than the input itself.",
-    figureOf("up"), { lines, log: true });
+    figureOf("up"), { lines, log: true, height: 372 });
 }
 
 function accuracyCard() {
@@ -63,14 +63,14 @@ function accuracyCard() {
     lines.push({ value: limit, label: `limit ${figure(limit)}`, kind: "limit" });
   }
   const about = metric ? `${metric.name} on ${plural(metric.samples, "input")}; ${metric.higher_is_better ? "more" : "less"} is better.` : null;
-  return depthCard("accuracy", "Accuracy", about, figureOf("accuracy"), { lines, zero: false, height: 250 });
+  return depthCard("accuracy", "Accuracy", about, figureOf("accuracy"), { lines, zero: false });
 }
 
 function memoryCard() {
   const limit = plan.constraints.device_memory;
   const lines = limit === null ? [] : [{ value: limit, label: `limit ${bytes(limit)}`, kind: "limit" }];
   return depthCard("memory", "Memory on the device", "Resident, the head's weights included.",
-    figureOf("memory"), { lines, height: 250 });
+    figureOf("memory"), { lines });
 }
 
 function leakageCard() {
@@ -83,5 +83,5 @@ function leakageCard() {
     : null;
   const warning = el("p", { class: "warning" }, el("b", {}, "Splitting is not privacy. "),
     "Activations can be inverted. The figure says what this one attack recovered; a stronger attack may recover more, and what it does not recover is not thereby safe. Encrypt the link, and send nothing that the service must not see.");
-  return depthCard("leakage", "Leakage", about, figureOf("leakage"), { lines, height: 250 }, warning);
+  return depthCard("leakage", "Leakage", about, figureOf("leakage"), { lines }, warning);
 }

@@ -34,7 +34,7 @@ function latencyTop(rows) {
 function drawLatency(rows, width, note) {
   const top = latencyTop(rows);
   const height = width < 600 ? 300 : 360;
-  const box = { top: 26, bottom: height - 44, left: 0 };
+  const box = { top: 26, bottom: height - 48, left: 0 };
   const axisWidth = 58;
   const step = Math.max(3, (width - axisWidth - 4) / rows.length);
   box.right = step * rows.length;
@@ -60,10 +60,13 @@ function drawLatency(rows, width, note) {
   const lines = baselines.filter(({ one }) => one !== chosen).map(({ placement, one }) =>
     ({ at: y(one.total), label: `${PLACEMENTS[placement]} ${time(one.total)}`, kind: placement }));
   const title = `Latency of ${plural(rows.length, "candidate")}; the choice, ${chosen.id}, takes ${time(chosen.total)}`;
-  return el("div", { class: "split-axis" },
-    chart(axisWidth, height, "Axis: latency", labels),
-    el("div", { class: "scroll" },
-      chart(box.right, height, title, grid, columns, references(box, lines), names, chosenFlag(rows, step, y, box))));
+  const labelsRight = Math.min(box.right, width - axisWidth - 4);
+  const scroller = el("div", { class: "scroll" },
+    chart(box.right, height, title, grid, columns, references({ ...box, labelsRight }, lines), names,
+      chosenFlag(rows, step, y, box)));
+  // Where the chart is wider than the page, the choice is in view first.
+  requestAnimationFrame(() => { scroller.scrollLeft = step * rows.indexOf(chosen) - width / 2; });
+  return el("div", { class: "split-axis" }, chart(axisWidth, height, "Axis: latency", labels), scroller);
 }
 
 function column(one, x, step, y, highest) {
@@ -90,15 +93,16 @@ function column(one, x, step, y, highest) {
 function columnNames(rows, step, box) {
   const names = [];
   let last = -Infinity;
+  let before = "";
   rows.forEach((one, at) => {
     const x = (at + 0.5) * step;
     const label = cutShort(one.placement === "split" ? one.cut.name : one.placement === "device" ? "device" : "input", 10);
     const half = 3.4 * label.length + 4;
-    if (x - half < last || x + half > box.right + 8) return;
-    if (one.placement !== "split" && last > 0 && x - last < 60 && label === "input") return;
+    if (label === before || x - half < last || x + half > box.right + 8) return;
+    before = label;
     last = x + half + 6;
     const anchor = x < half ? "start" : "middle";
-    names.push(mark("text", { x: anchor === "start" ? 0 : x, y: box.bottom + 16, "text-anchor": anchor }, label));
+    names.push(mark("text", { x: anchor === "start" ? 0 : x, y: box.bottom + 22, "text-anchor": anchor }, label));
   });
   return names;
 }
@@ -114,5 +118,5 @@ function chosenFlag(rows, step, y, box) {
   return mark("g", { class: "flag" },
     mark("rect", { class: step < 6 ? "outline thin" : "outline", x: at * step, width: step, y: top - 1, height: box.bottom - top + 1 }),
     mark("path", { class: "pointer", d: `M${x} ${box.bottom + 2}l5 8h-10z` }),
-    mark("text", { x: left, y: box.bottom + 34 }, label));
+    mark("text", { x: left, y: box.bottom + 40 }, label));
 }

@@ -13,4 +13,5 @@ main.replaceChildren(
   candidatesCard(),
   footer,
 );
+for (const draw of drawings) draw();
 document.documentElement.setAttribute("data-drawn", String(candidates.length));
