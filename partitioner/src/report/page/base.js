@@ -52,7 +52,7 @@ function energy(joules) {
   return joules < 1 && joules > 0 ? `${short(joules * 1e3)}${NBSP}mJ` : `${short(joules)}${NBSP}J`;
 }
 const money = (usd) => `$${usd >= 1 || usd === 0 ? digits(usd, 2) : short(usd)}`;
-const figure = (value) => (Math.abs(value) >= 100 ? digits(value, 1) : digits(value, 3));
+const figure = (value) => digits(value, Math.abs(value) >= 100 ? 1 : Math.abs(value) >= 10 ? 2 : 3);
 const percent = (share) => `${digits(100 * share, share < 0.0995 && share > 0 ? 1 : 0)}${NBSP}%`;
 const plural = (count, what) => `${digits(count, 0)} ${what}${count === 1 ? "" : "s"}`;
 const ratio = (value) => (value < 10 ? digits(value, 2) : short(value));

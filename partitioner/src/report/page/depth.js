@@ -32,13 +32,13 @@ function depthCard(id, title, about, axis, options, ...more) {
   if (points.length === 0) return card(id, title, null, missing(axis.none || "No candidate has this figure."), ...more);
   const host = el("div", { class: "chart" });
   responsive(host, (width) => depthChart(width, title, { axis, lines: [], ...options }));
-  const absent = candidates.length - points.length;
+  const absent = candidates.filter((one) => one[axis.key] === null && !(id === "leakage" && one.placement === "device")).length;
   const columns = ["candidate", "depth#", `${axis.label}#`];
   const rows = () => points.map((one) => [one.id, percent(one.depth), axis.format(one[axis.key])]);
   const key = keyOf(["chosen", "chosen"], ["best", "best codec of each cut"],
     ...candidates.length > best.length ? [["other filled", "its other codecs"]] : []);
   return card(id, title, about, ...more, explain(host), key,
-    absent > 0 && id !== "leakage" ? el("p", { class: "about" }, `${plural(absent, "candidate")} without this figure ${absent === 1 ? "is" : "are"} not drawn.`) : null,
+    absent > 0 ? el("p", { class: "about" }, `${plural(absent, "candidate")} without this figure ${absent === 1 ? "is" : "are"} not drawn.`) : null,
     dataTable(columns, rows));
 }
 
@@ -82,6 +82,8 @@ function leakageCard() {
     ? `Share of the input's variance that an attacker recovers from what is sent: 0 is a guess, 1 is all. Attack: ${attack.name}, trained on ${plural(attack.trained_on, "input")}, tried on ${plural(attack.tried_on, "other")}.`
     : null;
   const warning = el("p", { class: "warning" }, el("b", {}, "Splitting is not privacy. "),
-    "Activations can be inverted. The figure says what this one attack recovered; a stronger attack may recover more, and what it does not recover is not thereby safe. Encrypt the link, and send nothing that the service must not see.");
+    "Activations can be inverted. ", known(figureOf("leakage")).length === 0
+      ? "That no figure is given says nothing about this cut. Encrypt the link, and send nothing that the service must not see."
+      : "The figure says what this one attack recovered; a stronger attack may recover more, and what it does not recover is not thereby safe. Encrypt the link, and send nothing that the service must not see.");
   return depthCard("leakage", "Leakage", about, figureOf("leakage"), { lines }, warning);
 }

@@ -36,14 +36,22 @@ function gainText(other) {
   return value > 1 ? `the choice is ${ratio(value)}× as fast` : `${ratio(1 / value)}× as fast as the choice`;
 }
 
+function objectiveGain(other) {
+  const value = gain(other);
+  if (!Number.isFinite(value) || value === 0 || Math.abs(value - 1) < 0.005) return "";
+  return `, ${ratio(objectiveKey === "rate" ? 1 / value : value)}× the choice's`;
+}
+
 function comparison() {
   const rows = [{ placement: chosen.placement, one: chosen }];
   rows.push(...baselines.filter(({ one }) => one !== chosen));
-  const longest = Math.max(...rows.map(({ one }) => one.total));
-  const bar = (one) => el("div", { class: "bar", "data-i": one.index, role: "img",
+  // One that is far longer than all others is cut off, or nothing could be seen of them.
+  const [longest, second] = rows.map(({ one }) => one.total).sort((a, b) => b - a);
+  const full = second > 0 && longest > 5 * second ? 3 * second : longest;
+  const bar = (one) => el("div", { class: one.total > full ? "bar over" : "bar", "data-i": one.index, role: "img",
     "aria-label": PARTS.map((part, at) => `${part.label} ${time(one.parts[at])}`).join(", ") },
     one.parts.map((us, at) => us > 0
-      ? el("i", { class: `p${at}`, style: `width:${(100 * us) / longest}%` }) : null));
+      ? el("i", { class: `p${at}`, style: `flex:0 0 ${(100 * us) / full}%` }) : null));
   const row = ({ placement, one }) => el("div", { class: one.chosen ? "versus chosen" : "versus", role: "listitem" },
     el("div", { class: "who" },
       el("span", { class: "kind" }, one.chosen ? `Chosen: ${PLACEMENTS[placement]}` : PLACEMENTS[placement]),
@@ -54,7 +62,7 @@ function comparison() {
       el("span", { class: "muted" }, one.chosen
         ? (one.measured ? `measured ${time(one.measured.total)}` : "predicted") : gainText(one)),
       one.chosen || objectiveKey === "total" ? null
-        : el("span", { class: "muted" }, `${objectiveName} ${objectiveFormat(one[objectiveKey])}`),
+        : el("span", { class: "muted" }, `${objectiveName} ${objectiveFormat(one[objectiveKey])}${objectiveGain(one)}`),
       one.keeps ? null : el("span", { class: "broken" }, `breaks: ${one.breaks.map((b) => cutShort(b, 80)).join("; ")}`)));
   const absent = Object.keys(plan.baselines).filter((name) => plan.baselines[name] === null);
   return el("div", {},

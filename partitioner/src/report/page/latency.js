@@ -36,7 +36,7 @@ function drawLatency(rows, width, note) {
   const height = width < 600 ? 300 : 360;
   const box = { top: 26, bottom: height - 48, left: 0 };
   const axisWidth = 58;
-  const step = Math.max(3, (width - axisWidth - 4) / rows.length);
+  const step = Math.min(110, Math.max(3, (width - axisWidth - 4) / rows.length));
   box.right = step * rows.length;
   const y = scale([0, top], box.bottom, box.top, { log: false });
   const highest = box.top - 4;
@@ -51,7 +51,7 @@ function drawLatency(rows, width, note) {
   const labels = mark("g", { class: "axes", "aria-hidden": "true" },
     mark("text", { class: "name", x: 2, y: 11 }, "latency"));
   for (const tick of y.ticks(6)) {
-    grid.append(mark("line", { class: "grid", x1: 0, x2: box.right, y1: y(tick), y2: y(tick) }));
+    grid.append(mark("line", { class: "grid", x1: 0, x2: Math.max(box.right, width - axisWidth - 4), y1: y(tick), y2: y(tick) }));
     labels.append(mark("text", { x: axisWidth - 6, y: y(tick) + 4, "text-anchor": "end" }, trimmed(time(tick))));
   }
   const names = mark("g", { class: "axes", "aria-hidden": "true" },
@@ -60,9 +60,11 @@ function drawLatency(rows, width, note) {
   const lines = baselines.filter(({ one }) => one !== chosen).map(({ placement, one }) =>
     ({ at: y(one.total), label: `${PLACEMENTS[placement]} ${time(one.total)}`, kind: placement }));
   const title = `Latency of ${plural(rows.length, "candidate")}; the choice, ${chosen.id}, takes ${time(chosen.total)}`;
-  const labelsRight = Math.min(box.right, width - axisWidth - 4);
+  // Lines go on to the right of a few columns; of many, their names stand where the page ends.
+  const visible = width - axisWidth - 4;
+  const across = { ...box, right: Math.max(box.right, visible), labelsRight: visible };
   const scroller = el("div", { class: "scroll" },
-    chart(box.right, height, title, grid, columns, references({ ...box, labelsRight }, lines), names,
+    chart(across.right, height, title, grid, columns, references(across, lines), names,
       chosenFlag(rows, step, y, box)));
   // Where the chart is wider than the page, the choice is in view first.
   requestAnimationFrame(() => { scroller.scrollLeft = step * rows.indexOf(chosen) - width / 2; });

@@ -3,7 +3,7 @@
 function paretoCard() {
   const usable = FIGURES.filter((axis) => known(axis).length > 0);
   const pick = (key, other) => (usable.some((axis) => axis.key === key) ? key : other);
-  const state = { x: pick("total"), y: objectiveKey !== "total" && objectiveKey !== "rate" ? objectiveKey : "up" };
+  const state = { x: pick("total"), y: ["energy", "up", "cost"].includes(objectiveKey) ? objectiveKey : "up" };
   const host = el("div", { class: "chart" });
   const note = el("p", { class: "about" });
   const view = responsive(host, (width) => drawPareto(width, figureOf(state.x), figureOf(state.y), note));

@@ -46,10 +46,9 @@ function candidatesCard() {
   const columns = [
     { name: "candidate", sort: (one) => one.index, cell: (one) => [one.chosen ? el("span", { class: "chip accent" }, "chosen") : null, one.id], text: true },
     { name: "where", sort: (one) => PLACEMENTS_SHORT[one.placement], cell: (one) => el("span", { class: "nowrap" }, PLACEMENTS_SHORT[one.placement]), text: true },
-    { name: "precision", sort: (one) => one.precision, cell: (one) => one.precision, text: true },
-    { name: "depth", sort: (one) => one.depth, cell: (one) => percent(one.depth) },
     { name: "latency", sort: (one) => one.total, cell: (one) => time(one.total) },
     { name: "p95", sort: (one) => one.p95, cell: (one) => time(one.p95) },
+    { name: "depth", sort: (one) => one.depth, cell: (one) => percent(one.depth) },
     { name: "energy", sort: (one) => one.energy, cell: (one) => energy(one.energy) },
     { name: "sent", sort: (one) => one.up, cell: (one) => bytes(one.up) },
     { name: "per 1,000", sort: (one) => one.cost, cell: (one) => money(one.cost) },
@@ -58,6 +57,7 @@ function candidatesCard() {
     { name: "accuracy", sort: (one) => (one.accuracy === null ? Infinity : figureOf("accuracy").more ? -one.accuracy : one.accuracy), cell: (one) => (one.accuracy === null ? "–" : figure(one.accuracy)) },
     { name: "leakage", sort: (one) => missingLast(one.leakage), cell: (one) => (one.leakage === null ? "–" : figure(one.leakage)) },
     { name: "measured", sort: (one) => (one.measured ? one.measured.total : Infinity), cell: (one) => (one.measured ? time(one.measured.total) : "–") },
+    { name: "precision", sort: (one) => one.precision, cell: (one) => one.precision, text: true },
     { name: "remarks", sort: (one) => one.breaks.length, cell: remarks, text: true },
   ];
   const state = { column: columns[0], down: false, words: "", count: PAGE_ROWS };
