@@ -67,7 +67,7 @@ function depthCard(id, title, about, axis, options, ...more) {
   const key = keyOf(
     ["chosen", "chosen"],
     ["best", "best codec of each cut"],
-    ...(candidates.length > best.length ? [["other filled", "its other codecs"]] : []),
+    ...(candidates.length > best.length ? [["other filled", "its other codecs, and what breaks a constraint"]] : []),
   );
   return card(
     id,
