@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 
+use seamline_plan::LinkModel;
 use serde_json::{Value, json};
 
-use crate::plan::{Candidate, Placement, PlanRecord};
+use crate::plan::{AttackRecord, Candidate, MetricRecord, Placement, PlanRecord};
 
 /// The most characters of a name or a sentence; longer ones are cut off with an ellipsis.
 const MAX_TEXT: usize = 200;
@@ -36,19 +37,27 @@ pub(super) fn json(record: &PlanRecord) -> String {
     let chosen = chosen
         .clone()
         .position(|candidate| candidate.id == record.chosen);
+    let metric = record.metric.as_ref().map(|metric| MetricRecord {
+        name: clipped(&metric.name),
+        ..metric.clone()
+    });
+    let attack = record.attack.as_ref().map(|attack| AttackRecord {
+        name: clipped(&attack.name),
+        ..attack.clone()
+    });
     let document = json!({
         "model": clipped(&record.model),
         "graph": record.graph_hash.short(),
         "shapes": record.shapes.iter().map(|(name, size)| json!([clipped(name), size])).collect::<Vec<_>>(),
         "objective": record.objective,
         "constraints": record.constraints,
-        "link": record.link,
+        "link": link(&record.link),
         "device": machine(&record.device),
         "cloud": machine(&record.cloud),
         "prices": record.prices,
         "arrivals_per_s": record.arrivals_per_s,
-        "metric": record.metric,
-        "attack": record.attack,
+        "metric": metric,
+        "attack": attack,
         "reason": sentences(&record.reason),
         "notes": sentences(&record.notes),
         "chosen": chosen,
@@ -183,6 +192,13 @@ fn machine(record: &crate::plan::MachineRecord) -> Value {
         "slowdown": record.slowdown,
         "threads": record.threads,
     })
+}
+
+fn link(link: &LinkModel) -> LinkModel {
+    LinkModel {
+        name: clipped(&link.name),
+        ..link.clone()
+    }
 }
 
 /// The best candidate of `placement` by the objective; one that breaks a constraint only where

@@ -1,10 +1,11 @@
 //! The page in headless Chromium: every chart holds marks, the console stays silent, and a picture
 //! can be taken. Without Chromium these tests say that they were skipped.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use seamline_partitioner::plan::PlanRecord;
+use seamline_partitioner::plan::{Candidate, PlanRecord};
 use seamline_partitioner::report::html;
 
 use crate::{fixture, page};
@@ -43,7 +44,10 @@ fn chromium(test: &str) -> Option<PathBuf> {
         .flat_map(|folder| names.map(|name| folder.join(name)))
         .find(|path| path.is_file());
     if found.is_none() {
-        eprintln!("skipped: {test}: no Chromium here (Debian: apt-get install chromium)");
+        let line =
+            format!("skipped: {test}: no Chromium here (Debian: apt-get install chromium)\n");
+        // Not by `eprintln`, which the test runner keeps to itself where a test passes.
+        let _ = std::io::stderr().write_all(line.as_bytes());
     }
     found
 }
@@ -106,6 +110,7 @@ fn drawn(browser: &Path, folder: &Path, name: &str, record: &PlanRecord) -> Stri
 fn write(folder: &Path, name: &str, record: &PlanRecord) -> PathBuf {
     let page = folder.join(format!("{name}.html"));
     std::fs::write(&page, html(record)).unwrap();
+    std::fs::write(folder.join(format!("{name}.json")), record.to_json()).unwrap();
     page
 }
 
@@ -171,6 +176,62 @@ fn every_chart_is_drawn_and_the_console_is_silent() {
         1 + 100,
         "a page of rows"
     );
+}
+
+/// What a person does: every control once, and the pointer over a column.
+const HANDS: &str = r##"<script>
+const press = (label) =>
+  [...document.querySelectorAll("button")].find((one) => one.textContent.startsWith(label)).click();
+press("all (");
+press("by latency");
+press("latency");
+const search = document.querySelector("input[type=search]");
+search.value = "S2 int4";
+search.dispatchEvent(new Event("input"));
+const across = document.querySelector("#pareto select");
+across.value = "leakage";
+across.dispatchEvent(new Event("change"));
+for (const details of document.querySelectorAll("details")) details.open = true;
+const column = document.querySelector("#latency g[data-i] .hit");
+column.dispatchEvent(new PointerEvent("pointermove", { bubbles: true }));
+</script></body>"##;
+
+#[test]
+fn controls_change_what_is_shown() {
+    let Some(browser) = chromium("controls_change_what_is_shown") else {
+        return;
+    };
+    let folder = Folder::new();
+    let record = fixture::example();
+    let page = write(folder.path(), "controls", &record);
+    std::fs::write(&page, html(&record).replace("</body>", HANDS)).unwrap();
+    let output = browse(&browser, &page, (1400, 1000), &["--dump-dom"]);
+    let document = String::from_utf8(output.stdout).unwrap();
+    let all = record.candidates.len();
+    assert_eq!(count(&document, "latency", "<g data-i="), all);
+    assert_eq!(
+        count(&document, "latency", "<tr"),
+        1 + all,
+        "the data behind it"
+    );
+    // The first column is the fastest of all, and the tooltip tells of it.
+    let by_latency = |one: &&Candidate| one.latency.total_us();
+    let fastest = record
+        .candidates
+        .iter()
+        .min_by(|a, b| by_latency(a).total_cmp(&by_latency(b)))
+        .unwrap();
+    let tip = &document[document.find("<div id=\"tip\"").unwrap()..];
+    let name = format!("<b>{}</b>", fastest.id);
+    assert!(tip.contains(&name), "{name} is not in the tooltip");
+    let broken = &fastest.breaks[0];
+    assert!(
+        tip.contains(broken.as_str()),
+        "{broken} is not in the tooltip"
+    );
+    assert!(section(&document, "pareto").contains("leakage (share recovered) against bytes sent"));
+    // s2 and s20 to s29, by int4 alone.
+    assert_eq!(count(&document, "candidates", "<tr"), 1 + 11);
 }
 
 #[test]

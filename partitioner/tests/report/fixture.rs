@@ -215,6 +215,14 @@ pub(crate) fn plan(model: &str, seams: &[(f64, u64, String)], codecs: &[Codec]) 
     }
 }
 
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "figures of the fixture, far below 2^53"
+)]
+fn whole(value: f64) -> u64 {
+    value as u64
+}
+
 fn machine(name: &str, cpu: &str, platform: &str, cores: usize, slowdown: f64) -> MachineRecord {
     MachineRecord {
         machine: Machine {
@@ -256,7 +264,7 @@ fn candidate(
         codec: (!is_local).then(|| codec.into()),
         head: spread(DEVICE_US * depth * (0.98 + 0.04 * random.f64())),
         encode: spread(codec_us * 12.5),
-        up_bytes: (elements as f64 * bytes) as u64 + if is_local { 0 } else { 24 },
+        up_bytes: whole(elements as f64 * bytes) + if is_local { 0 } else { 24 },
         decode: spread(codec_us),
         tail: if is_local {
             Vec::new()
@@ -302,7 +310,7 @@ fn candidate(
         down_bytes: option.down_bytes,
         cloud_usd_per_thousand: option.cloud_usd_per_thousand(&load, &prices, 1),
         throughput_per_s: option.throughput_per_s(&link.usual(), &load, 1),
-        device_memory: Some(38_000_000 + (46_000_000.0 * depth.powf(1.4)) as u64),
+        device_memory: Some(38_000_000 + whole(46_000_000.0 * depth.powf(1.4))),
         accuracy: Some(0.995 - (lost * 1000.0).round() / 1000.0),
         leakage: (!is_local).then(|| {
             let recovered = 0.993 * (1.0 - 0.9 * depth) * (1.0 - 4.0 * loss) - 0.02 * random.f64();

@@ -35,9 +35,9 @@ pub(crate) fn hostile() -> PlanRecord {
         machine.cpu = name.into();
         machine.providers.push(name.into());
     }
-    record.link.name = name.into();
-    record.metric.as_mut().unwrap().name = name.into();
-    record.attack.as_mut().unwrap().name = name.into();
+    record.link.name = format!("{name}{}", "l".repeat(1 << 20));
+    record.metric.as_mut().unwrap().name = format!("{name}{}", "m".repeat(1 << 20));
+    record.attack.as_mut().unwrap().name = format!("{name}{}", "a".repeat(1 << 20));
     for candidate in &mut record.candidates {
         if record.chosen == candidate.id {
             record.chosen = format!("{}{name}", candidate.id);

@@ -80,18 +80,32 @@ const FIGURES = [
   { key: "energy", label: "energy of the device", format: (v) => energy(v) },
   { key: "up", label: "bytes sent", format: (v) => bytes(v), isBytes: true },
   { key: "cost", label: "cloud cost per 1,000 requests", format: (v) => money(v) },
-  { key: "accuracy", label: plan.metric ? plan.metric.name : "accuracy", format: (v) => figure(v),
+  {
+    key: "accuracy",
+    label: plan.metric ? plan.metric.name : "accuracy",
+    format: (v) => figure(v),
     more: plan.metric ? plan.metric.higher_is_better : true,
     none: plan.metric
       ? "No candidate's answers were judged."
-      : `The accuracy of no candidate was measured. ${noCalibration}` },
-  { key: "leakage", label: "leakage (share recovered)", format: (v) => figure(v),
+      : `The accuracy of no candidate was measured. ${noCalibration}`,
+  },
+  {
+    key: "leakage",
+    label: "leakage (share recovered)",
+    format: (v) => figure(v),
     none: plan.attack
       ? "The attack was tried on no candidate."
       : "No leakage figure is given: there was no calibration data (plan with --calibration DIR), " +
-        "or the attack failed at the input itself, so that its failure elsewhere would say nothing." },
-  { key: "memory", label: "memory on the device", format: (v) => bytes(v), isBytes: true,
-    none: "The device's profile has no figure of resident memory: take it with seamline-edge " +
-      "profile on a system that tells it." },
+        "or the attack failed at the input itself, so that its failure elsewhere would say nothing.",
+  },
+  {
+    key: "memory",
+    label: "memory on the device",
+    format: (v) => bytes(v),
+    isBytes: true,
+    none:
+      "The device's profile has no figure of resident memory: take it with seamline-edge " +
+      "profile on a system that tells it.",
+  },
 ];
 const known = (figure) => candidates.filter((one) => one[figure.key] !== null);

@@ -6,21 +6,67 @@ function latencyCard() {
   const note = el("p", { class: "about" });
   const shown = () => {
     const rows = [...(state.all ? candidates : best)];
-    return rows.sort(state.order === "depth" ? byDepth : (a, b) => a.total - b.total || a.index - b.index);
+    return rows.sort(
+      state.order === "depth" ? byDepth : (a, b) => a.total - b.total || a.index - b.index,
+    );
   };
   const view = responsive(host, (width) => drawLatency(shown(), width, note));
   const rest = candidates.length - best.length;
-  const controls = el("div", { class: "controls" },
-    choice("Order", [["depth", "by depth"], ["latency", "by latency"]], state.order,
-      (value) => { state.order = value; view.again(); }),
-    rest > 0 ? choice("Which", [[false, `best of each cut (${best.length})`], [true, `all (${digits(candidates.length, 0)})`]], state.all,
-      (value) => { state.all = value; view.again(); }) : null);
-  const columns = ["candidate", ...PARTS.map((part) => `${part.name}#`), "latency#", "95th percentile#", "breaks"];
-  const rows = () => shown().map((one) =>
-    [one.id, ...one.parts.map(time), time(one.total), time(one.p95), one.breaks.join("; ")]);
-  return card("latency", "Latency of each candidate",
+  const controls = el(
+    "div",
+    { class: "controls" },
+    choice(
+      "Order",
+      [
+        ["depth", "by depth"],
+        ["latency", "by latency"],
+      ],
+      state.order,
+      (value) => {
+        state.order = value;
+        view.again();
+      },
+    ),
+    rest > 0
+      ? choice(
+          "Which",
+          [
+            [false, `best of each cut (${best.length})`],
+            [true, `all (${digits(candidates.length, 0)})`],
+          ],
+          state.all,
+          (value) => {
+            state.all = value;
+            view.again();
+          },
+        )
+      : null,
+  );
+  const columns = [
+    "candidate",
+    ...PARTS.map((part) => `${part.name}#`),
+    "latency#",
+    "95th percentile#",
+    "breaks",
+  ];
+  const rows = () =>
+    shown().map((one) => [
+      one.id,
+      ...one.parts.map(time),
+      time(one.total),
+      time(one.p95),
+      one.breaks.join("; "),
+    ]);
+  return card(
+    "latency",
+    "Latency of each candidate",
     "Where the median time goes, one column for each candidate. A column below a line is faster than that baseline; pale ones break a constraint.",
-    controls, explain(host), legend(), note, dataTable(columns, rows));
+    controls,
+    explain(host),
+    legend(),
+    note,
+    dataTable(columns, rows),
+  );
 }
 
 // The axis ends where most columns do: a few that are far higher must not flatten the others.
@@ -34,9 +80,9 @@ function latencyTop(rows) {
 function drawLatency(rows, width, note) {
   const top = latencyTop(rows);
   const height = width < 600 ? 300 : 360;
-  const box = { top: 26, bottom: height - 44, left: 0 };
+  const box = { top: 26, bottom: height - 48, left: 0 };
   const axisWidth = 58;
-  const step = Math.max(3, (width - axisWidth - 4) / rows.length);
+  const step = Math.min(110, Math.max(3, (width - axisWidth - 4) / rows.length));
   box.right = step * rows.length;
   const y = scale([0, top], box.bottom, box.top, { log: false });
   const highest = box.top - 4;
@@ -44,26 +90,74 @@ function drawLatency(rows, width, note) {
   const over = rows.filter((one) => y(one.total) < highest).length;
   const away = baselines.filter(({ one }) => one !== chosen && y(one.total) < box.top);
   note.textContent = [
-    ...away.map(({ placement, one }) => `Above the chart: ${PLACEMENTS[placement]}, ${time(one.total)}.`),
-    over ? `${plural(over, "column")} (▲) ${over === 1 ? "is" : "are"} cut off at the top; the data below has ${over === 1 ? "it" : "them"} in full.` : "",
+    ...away.map(
+      ({ placement, one }) => `Above the chart: ${PLACEMENTS[placement]}, ${time(one.total)}.`,
+    ),
+    over
+      ? `${plural(over, "column")} (▲) ${over === 1 ? "is" : "are"} cut off at the top; the data below has ${over === 1 ? "it" : "them"} in full.`
+      : "",
   ].join(" ");
   const grid = mark("g", { class: "axes", "aria-hidden": "true" });
-  const labels = mark("g", { class: "axes", "aria-hidden": "true" },
-    mark("text", { class: "name", x: 2, y: 11 }, "latency"));
+  const labels = mark(
+    "g",
+    { class: "axes", "aria-hidden": "true" },
+    mark("text", { class: "name", x: 2, y: 11 }, "latency"),
+  );
   for (const tick of y.ticks(6)) {
-    grid.append(mark("line", { class: "grid", x1: 0, x2: box.right, y1: y(tick), y2: y(tick) }));
-    labels.append(mark("text", { x: axisWidth - 6, y: y(tick) + 4, "text-anchor": "end" }, trimmed(time(tick))));
+    grid.append(
+      mark("line", {
+        class: "grid",
+        x1: 0,
+        x2: Math.max(box.right, width - axisWidth - 4),
+        y1: y(tick),
+        y2: y(tick),
+      }),
+    );
+    labels.append(
+      mark("text", { x: axisWidth - 6, y: y(tick) + 4, "text-anchor": "end" }, trimmed(time(tick))),
+    );
   }
-  const names = mark("g", { class: "axes", "aria-hidden": "true" },
-    mark("line", { class: "axis", x1: 0, x2: box.right, y1: box.bottom, y2: box.bottom }));
+  const names = mark(
+    "g",
+    { class: "axes", "aria-hidden": "true" },
+    mark("line", { class: "axis", x1: 0, x2: box.right, y1: box.bottom, y2: box.bottom }),
+  );
   columnNames(rows, step, box).forEach((name) => names.append(name));
-  const lines = baselines.filter(({ one }) => one !== chosen).map(({ placement, one }) =>
-    ({ at: y(one.total), label: `${PLACEMENTS[placement]} ${time(one.total)}`, kind: placement }));
+  const lines = baselines
+    .filter(({ one }) => one !== chosen)
+    .map(({ placement, one }) => ({
+      at: y(one.total),
+      label: `${PLACEMENTS[placement]} ${time(one.total)}`,
+      kind: placement,
+    }));
   const title = `Latency of ${plural(rows.length, "candidate")}; the choice, ${chosen.id}, takes ${time(chosen.total)}`;
-  return el("div", { class: "split-axis" },
+  // Lines go on to the right of a few columns; of many, their names stand where the page ends.
+  const visible = width - axisWidth - 4;
+  const across = { ...box, right: Math.max(box.right, visible), labelsRight: visible };
+  const scroller = el(
+    "div",
+    { class: "scroll" },
+    chart(
+      across.right,
+      height,
+      title,
+      grid,
+      columns,
+      references(across, lines),
+      names,
+      chosenFlag(rows, step, y, box),
+    ),
+  );
+  // Where the chart is wider than the page, the choice is in view first.
+  requestAnimationFrame(() => {
+    scroller.scrollLeft = step * rows.indexOf(chosen) - width / 2;
+  });
+  return el(
+    "div",
+    { class: "split-axis" },
     chart(axisWidth, height, "Axis: latency", labels),
-    el("div", { class: "scroll" },
-      chart(box.right, height, title, grid, columns, references(box, lines), names, chosenFlag(rows, step, y, box))));
+    scroller,
+  );
 }
 
 function column(one, x, step, y, highest) {
@@ -75,12 +169,25 @@ function column(one, x, step, y, highest) {
     us += part;
     const top = Math.max(highest, y(us));
     if (part <= 0 || bottom - top <= 0.05) return;
-    group.append(mark("rect", { class: `p${at}`, x: x + gap / 2, width: step - gap, y: top, height: bottom - top }));
+    group.append(
+      mark("rect", {
+        class: `p${at}`,
+        x: x + gap / 2,
+        width: step - gap,
+        y: top,
+        height: bottom - top,
+      }),
+    );
   });
   if (y(us) < highest) {
     const middle = x + step / 2;
     const half = Math.min(4, step / 2);
-    group.append(mark("path", { class: "over", d: `M${middle - half} ${highest - 2}h${2 * half}l${-half} -6z` }));
+    group.append(
+      mark("path", {
+        class: "over",
+        d: `M${middle - half} ${highest - 2}h${2 * half}l${-half} -6z`,
+      }),
+    );
   }
   // What is pointed at is the whole column, however low it is.
   group.append(mark("rect", { class: "hit", x, width: step, y: 0, height: y(0) }));
@@ -90,15 +197,25 @@ function column(one, x, step, y, highest) {
 function columnNames(rows, step, box) {
   const names = [];
   let last = -Infinity;
+  let before = "";
   rows.forEach((one, at) => {
     const x = (at + 0.5) * step;
-    const label = cutShort(one.placement === "split" ? one.cut.name : one.placement === "device" ? "device" : "input", 10);
+    const label = cutShort(
+      one.placement === "split" ? one.cut.name : one.placement === "device" ? "device" : "input",
+      10,
+    );
     const half = 3.4 * label.length + 4;
-    if (x - half < last || x + half > box.right + 8) return;
-    if (one.placement !== "split" && last > 0 && x - last < 60 && label === "input") return;
+    if (label === before || x - half < last || x + half > box.right + 8) return;
+    before = label;
     last = x + half + 6;
     const anchor = x < half ? "start" : "middle";
-    names.push(mark("text", { x: anchor === "start" ? 0 : x, y: box.bottom + 16, "text-anchor": anchor }, label));
+    names.push(
+      mark(
+        "text",
+        { x: anchor === "start" ? 0 : x, y: box.bottom + 22, "text-anchor": anchor },
+        label,
+      ),
+    );
   });
   return names;
 }
@@ -111,8 +228,17 @@ function chosenFlag(rows, step, y, box) {
   const label = `chosen: ${cutShort(chosen.id, 28)}, ${time(chosen.total)}`;
   const wide = 1.06 * textWidth(label);
   const left = Math.max(0, Math.min(x - wide / 2, box.right - wide));
-  return mark("g", { class: "flag" },
-    mark("rect", { class: step < 6 ? "outline thin" : "outline", x: at * step, width: step, y: top - 1, height: box.bottom - top + 1 }),
+  return mark(
+    "g",
+    { class: "flag" },
+    mark("rect", {
+      class: step < 6 ? "outline thin" : "outline",
+      x: at * step,
+      width: step,
+      y: top - 1,
+      height: box.bottom - top + 1,
+    }),
     mark("path", { class: "pointer", d: `M${x} ${box.bottom + 2}l5 8h-10z` }),
-    mark("text", { x: left, y: box.bottom + 34 }, label));
+    mark("text", { x: left, y: box.bottom + 40 }, label),
+  );
 }

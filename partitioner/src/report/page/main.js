@@ -1,8 +1,11 @@
 // The page, from what is looked at first to what is looked up.
 
 const main = document.getElementById("page");
-const footer = el("footer", { class: "muted" },
-  `Model ${plan.graph}. Drawn by seamline report; this page loads nothing and sends nothing.`);
+const footer = el(
+  "footer",
+  { class: "muted" },
+  `Model ${plan.graph}. Drawn by seamline report; this page loads nothing and sends nothing.`,
+);
 main.replaceChildren(
   ...headline(),
   latencyCard(),
@@ -13,4 +16,5 @@ main.replaceChildren(
   candidatesCard(),
   footer,
 );
+for (const draw of drawings) draw();
 document.documentElement.setAttribute("data-drawn", String(candidates.length));
