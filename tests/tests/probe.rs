@@ -14,7 +14,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 const ROUND_TRIP: Duration = Duration::from_millis(40);
 
-/// A service of a model with 300 KiB up as f32, 75 as int8, and 100 KiB down.
+/// A service of a model that does next to nothing with 64 rows.
 struct Place {
     folder: TempDir,
     bundle: PathBuf,
@@ -22,13 +22,14 @@ struct Place {
 }
 
 impl Place {
-    async fn new(answer_columns: u32) -> Place {
+    /// Rows of so many numbers go up, and so many come back.
+    async fn new(columns: u32, answer: u32) -> Place {
         let folder = tempfile::tempdir().unwrap();
         let bundles = folder.path().join("bundles");
         identities(&folder.path().join("identity"));
         std::fs::create_dir(&bundles).unwrap();
         let bundle = bundles.join("wire.seam");
-        let model = wire_model(1200, answer_columns);
+        let model = wire_model(columns, answer);
         cut(&model, &bundle, &[&middle(&model).id], |_| {});
         let identity = folder.path().join("identity");
         let service = TestService::start(&bundles, &identity, |_| {}).await;
@@ -75,8 +76,8 @@ fn assert_near(what: &str, got: f64, truth: f64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_is_found_to_be_what_it_is() {
     let _turn = turn().await;
-    let place = Place::new(400).await;
-    let probe = place.probe(link(), Duration::from_secs(2)).await;
+    let place = Place::new(1200, 400).await;
+    let probe = place.probe(link(), Duration::from_secs(3)).await;
     println!("{probe:?}");
     let link = probe.link("wifi", Radio::default()).unwrap();
     assert_eq!(link.problem(), None);
@@ -90,7 +91,7 @@ async fn a_link_is_found_to_be_what_it_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn loss_is_seen() {
     let _turn = turn().await;
-    let place = Place::new(1).await;
+    let place = Place::new(160, 1).await;
     let lossy = LinkOptions { seed: 3, ..link() }.both(|pipe| pipe.loss = Loss::Random(0.03));
     let probe = place.probe(lossy, Duration::from_secs(2)).await;
     println!("{probe:?}");
@@ -102,7 +103,7 @@ async fn loss_is_seen() {
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_bundle_there_is_the_round_trip() {
     let _turn = turn().await;
-    let place = Place::new(1).await;
+    let place = Place::new(160, 1).await;
     let link = LinkProxy::start(place.service.addr, link()).unwrap();
     let probe = place.prober(&link).run().await.unwrap();
     assert_near("round trip", probe.round_trip.p50_us, 40_000.0);

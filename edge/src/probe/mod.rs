@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use seamline_net::{ClientConnection, ContractHandle, OpenError, Request, TransportOptions};
 use seamline_plan::{Bundle, Fingerprint, LinkModel, LinkSource, Radio, Rate, Spread};
 use seamline_wire::ErrorCode;
+use tokio::task::JoinSet;
 
 use crate::error::{Error, ErrorKind};
 use crate::link::{LinkOptions, Target, request_error};
@@ -23,12 +24,15 @@ use requests::{Candidate, candidates};
 /// Small exchanges before the first request.
 const FIRST_EXCHANGES: usize = 10;
 
-/// The largest request is sent so often before anything counts, so that the window of both sides
-/// does not limit.
-const WARM_UP: usize = 3;
+/// Requests at the same time, before anything counts: a window grows only when it is filled, and
+/// packets are spread over a round trip by its size.
+const WARM_UP: [usize; 4] = [1, 2, 4, 8];
 
 /// The fewest rounds, however long they take.
 const MIN_ROUNDS: usize = 3;
+
+/// Exchanges where no request is sent.
+const LONE_EXCHANGES: usize = 30;
 
 /// How long one request may take.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -194,16 +198,14 @@ impl Session<'_> {
             self.exchange().await?;
         }
         if candidates.is_empty() {
-            while self.opens_left > 0 {
+            for _ in FIRST_EXCHANGES..LONE_EXCHANGES {
                 self.exchange().await?;
             }
             return Ok(());
         }
         let chosen = self.choose(candidates, time).await?;
-        for _ in 0..WARM_UP {
-            self.request(&chosen.large).await?;
-            self.request(&chosen.answer).await?;
-        }
+        self.fill_windows(&chosen.large, time).await?;
+        self.fill_windows(&chosen.answer, time).await?;
         let started = Instant::now();
         while self.samples.rounds() < MIN_ROUNDS || started.elapsed() < time {
             self.exchange().await?;
@@ -242,7 +244,7 @@ impl Session<'_> {
         candidates: Vec<Candidate>,
         time: Duration,
     ) -> Result<Chosen, Error> {
-        let most = (time / 8).max(Duration::from_millis(100));
+        let most = patience(time);
         let mut tried: Vec<(Candidate, Sample)> = Vec::new();
         let mut refused = None;
         for candidate in candidates {
@@ -275,33 +277,64 @@ impl Session<'_> {
         })
     }
 
-    async fn request(&self, candidate: &Candidate) -> Result<Sample, Error> {
-        let contract = self.contract.ok_or_else(|| {
-            Error::text(ErrorKind::Bundle, "no bundle was given to take requests of")
-        })?;
-        let request = Request::new(contract, candidate.cut, candidate.tensors.clone());
-        let mut request = request.map_err(|error| Error::new(ErrorKind::Identity, error))?;
-        request.deadline = Some(Instant::now() + DEADLINE);
-        let before = self.connection.path();
-        let reply = self
-            .connection
-            .request(request, candidate.payloads.clone())
-            .await
-            .map_err(request_error)?;
-        let after = self.connection.path();
-        let server = &reply.timings;
-        let service = server.queue_us + server.decode_us + server.run_us + server.encode_us;
-        let way = reply.times.send + reply.times.wait;
-        let answer = reply.payloads.iter().map(|payload| payload.len() as u64);
-        Ok(Sample {
-            up_us: (way.as_secs_f64() * 1e6 - service as f64).max(0.0),
-            down_us: reply.times.receive.as_secs_f64() * 1e6,
-            answer_bytes: answer.sum(),
-            sent: after.sent_bytes - before.sent_bytes,
-            packets: after.sent_packets - before.sent_packets,
-            lost: after.lost_packets - before.lost_packets,
-        })
+    /// Sends more and more requests at the same time, while they do not take too long.
+    async fn fill_windows(&self, candidate: &Candidate, time: Duration) -> Result<(), Error> {
+        for count in WARM_UP {
+            let started = Instant::now();
+            let mut requests = JoinSet::new();
+            for _ in 0..count {
+                let (connection, candidate) = (self.connection.clone(), candidate.clone());
+                let contract = self.contract;
+                requests.spawn(async move { ask(&connection, contract, &candidate).await });
+            }
+            while let Some(result) = requests.join_next().await {
+                result.map_err(|error| Error::new(ErrorKind::Runtime, error))??;
+            }
+            if started.elapsed() > patience(time) {
+                break;
+            }
+        }
+        Ok(())
     }
+
+    async fn request(&self, candidate: &Candidate) -> Result<Sample, Error> {
+        ask(&self.connection, self.contract, candidate).await
+    }
+}
+
+/// The longest that one step may take so that there are enough of them in `time`.
+fn patience(time: Duration) -> Duration {
+    (time / 8).max(Duration::from_millis(100))
+}
+
+async fn ask(
+    connection: &ClientConnection,
+    contract: Option<ContractHandle>,
+    candidate: &Candidate,
+) -> Result<Sample, Error> {
+    let contract = contract
+        .ok_or_else(|| Error::text(ErrorKind::Bundle, "no bundle was given to take requests of"))?;
+    let request = Request::new(contract, candidate.cut, candidate.tensors.clone());
+    let mut request = request.map_err(|error| Error::new(ErrorKind::Identity, error))?;
+    request.deadline = Some(Instant::now() + DEADLINE);
+    let before = connection.path();
+    let reply = connection
+        .request(request, candidate.payloads.clone())
+        .await
+        .map_err(request_error)?;
+    let after = connection.path();
+    let server = &reply.timings;
+    let service = server.queue_us + server.decode_us + server.run_us + server.encode_us;
+    let way = reply.times.send + reply.times.wait;
+    let answer = reply.payloads.iter().map(|payload| payload.len() as u64);
+    Ok(Sample {
+        up_us: (way.as_secs_f64() * 1e6 - service as f64).max(0.0),
+        down_us: reply.times.receive.as_secs_f64() * 1e6,
+        answer_bytes: answer.sum(),
+        sent: after.sent_bytes - before.sent_bytes,
+        packets: after.sent_packets - before.sent_packets,
+        lost: after.lost_packets - before.lost_packets,
+    })
 }
 
 /// The requests of a round.
