@@ -30,6 +30,7 @@ mod client;
 mod device;
 mod error;
 mod link;
+mod probe;
 mod stream;
 
 pub use answer::{Answer, Timings};
@@ -37,6 +38,7 @@ pub use blocking::BlockingClient;
 pub use client::{Client, ClientBuilder, Prepared, Session};
 pub use device::Values;
 pub use error::{Error, ErrorKind};
+pub use probe::{LinkProbe, LinkProber, ProbedRate};
 pub use seamline_assets::Store;
 pub use seamline_net::{Congestion, TransportOptions};
 pub use seamline_ort::{Provider, Runtime, RuntimeError, RuntimeOptions, locate};

@@ -44,7 +44,8 @@ pub(crate) struct Link {
     state: Mutex<State>,
 }
 
-struct Target {
+/// A service, and the contract that is asked of it.
+pub(crate) struct Target {
     host: String,
     port: u16,
     server_name: String,
@@ -73,33 +74,9 @@ struct Live {
 impl Link {
     /// Reads the identity and checks the address; does not connect yet.
     pub(crate) fn new(options: LinkOptions, bundle: &Bundle) -> Result<Link, Error> {
-        let bad_address = || {
-            let text = format!("`{}` is no address; give HOST:PORT", options.address);
-            Error::text(ErrorKind::Connect, text)
-        };
-        let (host, port) = options.address.rsplit_once(':').ok_or_else(bad_address)?;
-        let port: u16 = port.parse().map_err(|_| bad_address())?;
-        let host = host
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .to_owned();
-        let (folder, device) = options.identity.ok_or_else(|| {
-            let text = "no identity was given; call ClientBuilder::identity_folder";
-            Error::text(ErrorKind::Identity, text)
-        })?;
-        let identity = |error| Error::new(ErrorKind::Identity, error);
-        let target = Target {
-            server_name: options.server_name.unwrap_or_else(|| host.clone()),
-            host,
-            port,
-            identity: ClientIdentity::load(&folder, &device).map_err(identity)?,
-            trust: Trust::load(&folder).map_err(identity)?,
-            transport: options.transport,
-            fingerprint: bundle.fingerprint(),
-            model: bundle.manifest().model.name.clone(),
-        };
+        let model = &bundle.manifest().model.name;
         Ok(Link {
-            target: Arc::new(target),
+            target: Arc::new(Target::new(options, bundle.fingerprint(), model)?),
             state: Mutex::default(),
         })
     }
@@ -245,7 +222,50 @@ fn backoff(failures: u32) -> Duration {
 }
 
 impl Target {
+    /// Reads the identity and checks the address.
+    pub(crate) fn new(
+        options: LinkOptions,
+        fingerprint: Fingerprint,
+        model: &str,
+    ) -> Result<Target, Error> {
+        let bad_address = || {
+            let text = format!("`{}` is no address; give HOST:PORT", options.address);
+            Error::text(ErrorKind::Connect, text)
+        };
+        let (host, port) = options.address.rsplit_once(':').ok_or_else(bad_address)?;
+        let port: u16 = port.parse().map_err(|_| bad_address())?;
+        let host = host
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .to_owned();
+        let (folder, device) = options.identity.ok_or_else(|| {
+            let text = "no identity was given; call ClientBuilder::identity_folder";
+            Error::text(ErrorKind::Identity, text)
+        })?;
+        let identity = |error| Error::new(ErrorKind::Identity, error);
+        Ok(Target {
+            server_name: options.server_name.unwrap_or_else(|| host.clone()),
+            host,
+            port,
+            identity: ClientIdentity::load(&folder, &device).map_err(identity)?,
+            trust: Trust::load(&folder).map_err(identity)?,
+            transport: options.transport,
+            fingerprint,
+            model: model.to_owned(),
+        })
+    }
+
     async fn connect(&self) -> Result<Live, Error> {
+        let connection = self.connection().await?;
+        let contract = self.open(&connection).await?;
+        Ok(Live {
+            connection,
+            contract,
+        })
+    }
+
+    /// A connection on which nothing is open yet.
+    pub(crate) async fn connection(&self) -> Result<ClientConnection, Error> {
         let addr = self.resolve().await?;
         let options = ClientOptions {
             transport: self.transport.clone(),
@@ -257,15 +277,16 @@ impl Target {
                 self.trust.clone(),
             )
         };
-        let connection = Client::connect(options).await.map_err(connect_error)?;
-        let contract = connection
-            .open(self.fingerprint, &self.model)
-            .await
-            .map_err(open_error)?;
-        Ok(Live {
-            connection,
-            contract,
-        })
+        Client::connect(options).await.map_err(connect_error)
+    }
+
+    /// Opens the contract.
+    pub(crate) async fn open(
+        &self,
+        connection: &ClientConnection,
+    ) -> Result<ContractHandle, Error> {
+        let opened = connection.open(self.fingerprint, &self.model).await;
+        opened.map_err(open_error)
     }
 
     async fn resolve(&self) -> Result<SocketAddr, Error> {
@@ -317,7 +338,7 @@ fn open_error(error: OpenError) -> Error {
     Error::new(kind, error)
 }
 
-fn request_error(error: RequestError) -> Error {
+pub(crate) fn request_error(error: RequestError) -> Error {
     let kind = match &error {
         RequestError::DeadlineExceeded => ErrorKind::Deadline,
         RequestError::Lost(_) => ErrorKind::Disconnected,

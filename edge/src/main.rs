@@ -26,6 +26,8 @@ enum Command {
     Bench(cli::bench::Bench),
     /// Measure this machine on a planner's kit: heads, codecs, memory.
     Profile(cli::profile::Profile),
+    /// Measure the link to a running service: round trip, rates, loss.
+    Probe(cli::probe::Probe),
     /// Tell what this machine has and lacks for a device.
     Doctor,
 }
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run.run(json),
         Command::Bench(bench) => bench.run(json),
         Command::Profile(profile) => profile.run(json),
+        Command::Probe(probe) => probe.run(json),
         Command::Doctor => cli::doctor::run(json),
     };
     match result {

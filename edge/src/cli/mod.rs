@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod doctor;
+pub(crate) mod probe;
 pub(crate) mod profile;
 pub(crate) mod run;
 

@@ -92,6 +92,8 @@ pub fn measure(
     let partial_at = partial_path(out);
     let key = key(&kit.to_json(), &machine, options);
     let mut partial = Partial::read(&partial_at, key).unwrap_or_else(|| Partial::new(key));
+    // Where nothing can be written, that is said before anything is measured.
+    partial.write(&partial_at)?;
 
     let visitor = Visitor {
         runtime,

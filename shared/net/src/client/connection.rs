@@ -32,6 +32,19 @@ impl ContractHandle {
     }
 }
 
+/// What has passed on a connection's path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathCounts {
+    /// Packets that this side sent.
+    pub sent_packets: u64,
+    /// Those that were not acknowledged in time and sent again.
+    pub lost_packets: u64,
+    /// Bytes of UDP payload that this side sent.
+    pub sent_bytes: u64,
+    /// Bytes of UDP payload that came.
+    pub received_bytes: u64,
+}
+
 /// What a connection's handles and its control task share.
 pub(super) struct Shared {
     pub(super) quic: Connection,
@@ -177,6 +190,17 @@ impl ClientConnection {
     /// The path's round trip, as measured.
     pub fn rtt(&self) -> Duration {
         self.shared.quic.rtt()
+    }
+
+    /// What has passed on the path so far.
+    pub fn path(&self) -> PathCounts {
+        let stats = self.shared.quic.stats();
+        PathCounts {
+            sent_packets: stats.path.sent_packets,
+            lost_packets: stats.path.lost_packets,
+            sent_bytes: stats.udp_tx.bytes,
+            received_bytes: stats.udp_rx.bytes,
+        }
     }
 
     /// Where the service is.
