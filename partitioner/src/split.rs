@@ -28,7 +28,7 @@ pub struct SplitOptions {
     pub edge_tail: bool,
     /// The service gets every stage too, so that a device may send the model's inputs.
     pub cloud_head: bool,
-    /// Codec to use first for values that take it: `raw`, `f16`, `int8`.
+    /// Codec to use first for values that take it, by name: `int8`, `jpeg85`.
     pub codec: Option<String>,
     /// Recurrent state.
     pub states: Vec<StateSpec>,
@@ -70,7 +70,7 @@ pub enum SplitError {
     )]
     NoSeam,
     /// The codec is none.
-    #[error("there is no codec `{0}`; there are raw, f16 and int8")]
+    #[error("there is no codec `{0}`; there are {CODEC_NAMES}")]
     Codec(String),
     /// A state that is no input or output.
     #[error("state: the model has no {what} `{name}`; there are {}", known.join(", "))]
@@ -123,7 +123,7 @@ pub fn split(
         return Err(SplitError::NoSeam);
     }
     if let Some(codec) = &options.codec
-        && !["raw", "f16", "int8"].contains(&codec.as_str())
+        && !CodecSpec::is_name(codec)
     {
         return Err(SplitError::Codec(codec.clone()));
     }
