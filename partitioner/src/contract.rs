@@ -179,9 +179,8 @@ fn crossing(model: &Model, id: ValueId, options: &SplitOptions) -> Result<Crossi
     let mut codecs = codecs(&spec, &reference);
     if let Some(first) = &options.codec {
         // A picture may be sent in any quality, not just in those that are offered unasked.
-        let asked = CodecSpec::from_name(first).filter(|codec| {
-            codec.is_picture() && takes(codec, &spec) && !codecs.contains(codec)
-        });
+        let asked = CodecSpec::from_name(first)
+            .filter(|codec| codec.is_picture() && takes(codec, &spec) && !codecs.contains(codec));
         codecs.extend(asked);
         // Where the value does not take the codec, its own default stays first.
         codecs.sort_by_key(|codec| codec.name() != first);
@@ -243,7 +242,11 @@ fn codecs(spec: &TensorSpec, reference: &[u64]) -> Vec<CodecSpec> {
         DType::U8 | DType::I8 => vec![CodecSpec::Raw, CodecSpec::Packed],
         _ => vec![CodecSpec::Packed, CodecSpec::Raw],
     };
-    codecs.extend(PICTURE_CODECS.into_iter().filter(|codec| takes(codec, spec)));
+    codecs.extend(
+        PICTURE_CODECS
+            .into_iter()
+            .filter(|codec| takes(codec, spec)),
+    );
     if spec.dtype != DType::Bool {
         codecs.push(CodecSpec::Zstd);
     }
@@ -339,7 +342,11 @@ mod tests {
                 shape: shape.iter().map(|&dim| Dim::Fixed(dim)).collect(),
             };
             let codecs = codecs(&spec, shape);
-            codecs.iter().map(CodecSpec::name).collect::<Vec<_>>().join(" ")
+            codecs
+                .iter()
+                .map(CodecSpec::name)
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         let rgb = "raw packed png jpeg95 jpeg85 jpeg75 jpeg50 webp90 webp75 webp50 zstd";
         assert_eq!(names(DType::U8, &[1, 224, 224, 3]), rgb);

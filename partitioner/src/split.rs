@@ -6,7 +6,8 @@ use seamline_graph::ExternalWeights;
 use seamline_graph::extract::Stages;
 use seamline_ort::{Runtime, SessionError};
 use seamline_plan::{
-    BundleError, BundleWriter, Fingerprint, Manifest, Side, StateSpec, TensorError, WEIGHTS_FILE,
+    BundleError, BundleWriter, CODEC_NAMES, CodecSpec, Fingerprint, Manifest, Side, StateSpec,
+    TensorError, WEIGHTS_FILE,
 };
 use thiserror::Error;
 

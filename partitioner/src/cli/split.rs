@@ -8,7 +8,7 @@ use seamline_partitioner::{BatchProof, BatchVerdict, SplitOptions, SplitReport, 
 use seamline_plan::{Crossing, Cut, StateSpec};
 
 use super::text::{self, plural};
-use super::{Machine, ModelArguments, learn, spinner};
+use super::{Machine, ModelArguments, codec_name, learn, spinner};
 
 /// A service looks for folders of this name only.
 fn bundle_path(text: &str) -> Result<PathBuf, String> {

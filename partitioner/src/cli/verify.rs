@@ -14,7 +14,7 @@ use seamline_plan::{Bundle, Manifest, Tensor};
 use serde::Serialize;
 
 use super::text::{self, Align, plural};
-use super::{Machine, bar, inputs};
+use super::{Machine, bar, codec_name, inputs};
 
 /// The largest relative difference that lossless codecs may leave where nothing else is known.
 const LIMIT: f64 = 1e-5;
