@@ -212,6 +212,12 @@ fn choose_cut(device: &Device, id: Option<&str>, cloud: bool) -> Result<usize, E
 fn check_codec(cut: &Cut, name: Option<&str>) -> Result<(), Error> {
     let Some(name) = name else { return Ok(()) };
     let allowed = || cut.crossing.iter().flat_map(|crossing| &crossing.codecs);
+    if let Some(codec) = allowed().find(|codec| codec.name() == name)
+        && !seamline_codec::can_encode(codec)
+    {
+        let text = format!("codec `{name}` needs a build with the feature `webp`");
+        return Err(Error::text(ErrorKind::Bundle, text));
+    }
     if cut.crossing.is_empty() || allowed().any(|codec| codec.name() == name) {
         return Ok(());
     }

@@ -189,8 +189,12 @@ pub(crate) fn crossing(
     let reference = reference.ok_or_else(|| SplitError::UnknownType {
         name: spec.name.clone(),
     })?;
-    let mut codecs = codecs(spec.dtype, &reference);
+    let mut codecs = codecs(&spec, &reference);
     if let Some(first) = &options.codec {
+        // A picture may be sent in any quality, not just in those that are offered unasked.
+        let asked = CodecSpec::from_name(first)
+            .filter(|codec| codec.is_picture() && takes(codec, &spec) && !codecs.contains(codec));
+        codecs.extend(asked);
         // Where the value does not take the codec, its own default stays first.
         codecs.sort_by_key(|codec| codec.name() != first);
     }
@@ -227,9 +231,21 @@ fn batch_axis(model: &Model, spec: &TensorSpec) -> Option<usize> {
     axes.next().is_none().then_some(axis)
 }
 
+/// What pictures can be sent as besides: without loss, and in the qualities that people use.
+const PICTURE_CODECS: [CodecSpec; 8] = [
+    CodecSpec::Png,
+    CodecSpec::Jpeg { quality: 95 },
+    CodecSpec::Jpeg { quality: 85 },
+    CodecSpec::Jpeg { quality: 75 },
+    CodecSpec::Jpeg { quality: 50 },
+    CodecSpec::Webp { quality: 90 },
+    CodecSpec::Webp { quality: 75 },
+    CodecSpec::Webp { quality: 50 },
+];
+
 /// What a value can be sent as, the default first: unchanged floats, packed integers.
-fn codecs(dtype: DType, reference: &[u64]) -> Vec<CodecSpec> {
-    match dtype {
+fn codecs(spec: &TensorSpec, reference: &[u64]) -> Vec<CodecSpec> {
+    let mut codecs = match spec.dtype {
         DType::F32 => {
             let mut codecs = vec![CodecSpec::Raw, CodecSpec::F16];
             codecs.extend(scale_axis(reference).map(|axis| CodecSpec::Int8 { axis }));
@@ -238,7 +254,21 @@ fn codecs(dtype: DType, reference: &[u64]) -> Vec<CodecSpec> {
         dtype if dtype.is_float() => vec![CodecSpec::Raw],
         DType::U8 | DType::I8 => vec![CodecSpec::Raw, CodecSpec::Packed],
         _ => vec![CodecSpec::Packed, CodecSpec::Raw],
+    };
+    codecs.extend(
+        PICTURE_CODECS
+            .into_iter()
+            .filter(|codec| takes(codec, spec)),
+    );
+    if spec.dtype != DType::Bool {
+        codecs.push(CodecSpec::Zstd);
     }
+    codecs
+}
+
+fn takes(codec: &CodecSpec, spec: &TensorSpec) -> bool {
+    let last = spec.shape.last().and_then(Dim::fixed);
+    codec.accepts(spec.dtype) && codec.takes_shape(spec.shape.len(), last)
 }
 
 /// The axis with a scale each: channels, which come second in feature maps (N, C, …) and last in
@@ -321,6 +351,32 @@ fn spec(model: &Model, id: ValueId) -> Result<TensorSpec, SplitError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pictures_are_offered_as_pictures() {
+        let names = |dtype, shape: &[u64]| {
+            let spec = TensorSpec {
+                name: "x".into(),
+                dtype,
+                shape: shape.iter().map(|&dim| Dim::Fixed(dim)).collect(),
+            };
+            let codecs = codecs(&spec, shape);
+            codecs
+                .iter()
+                .map(CodecSpec::name)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let rgb = "raw packed png jpeg95 jpeg85 jpeg75 jpeg50 webp90 webp75 webp50 zstd";
+        assert_eq!(names(DType::U8, &[1, 224, 224, 3]), rgb);
+        let grey = "raw packed png jpeg95 jpeg85 jpeg75 jpeg50 zstd";
+        assert_eq!(names(DType::U8, &[1, 224, 224, 1]), grey);
+        assert_eq!(names(DType::U8, &[1, 3, 224, 224]), "raw packed zstd");
+        assert_eq!(names(DType::F32, &[1, 224, 224, 3]), "raw f16 int8 zstd");
+        assert_eq!(names(DType::F64, &[1, 8]), "raw zstd");
+        assert_eq!(names(DType::I64, &[1, 8]), "packed raw zstd");
+        assert_eq!(names(DType::Bool, &[1, 8]), "packed raw");
+    }
 
     #[test]
     fn scales_are_never_dearer_than_halves() {

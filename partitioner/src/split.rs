@@ -7,7 +7,8 @@ use seamline_graph::extract::Stages;
 use seamline_graph::seams::Seam;
 use seamline_ort::{Runtime, SessionError};
 use seamline_plan::{
-    BundleError, BundleWriter, Fingerprint, Manifest, Side, StateSpec, TensorError, WEIGHTS_FILE,
+    BundleError, BundleWriter, CODEC_NAMES, CodecSpec, Fingerprint, Manifest, Side, StateSpec,
+    TensorError, WEIGHTS_FILE,
 };
 use thiserror::Error;
 
@@ -32,7 +33,7 @@ pub struct SplitOptions {
     /// The id of the cut that is used where nothing else decides. Default: the shallowest seam, or
     /// the input where there is none.
     pub default_cut: Option<String>,
-    /// Codec to use first for values that take it: `raw`, `f16`, `int8`.
+    /// Codec to use first for values that take it, by name: `int8`, `jpeg85`.
     pub codec: Option<String>,
     /// Recurrent state.
     pub states: Vec<StateSpec>,
@@ -74,7 +75,7 @@ pub enum SplitError {
     )]
     NoSeam,
     /// The codec is none.
-    #[error("there is no codec `{0}`; there are raw, f16 and int8")]
+    #[error("there is no codec `{0}`; there are {CODEC_NAMES}")]
     Codec(String),
     /// A state that is no input or output.
     #[error("state: the model has no {what} `{name}`; there are {}", known.join(", "))]
@@ -127,7 +128,7 @@ pub fn split(
         return Err(SplitError::NoSeam);
     }
     if let Some(codec) = &options.codec
-        && !["raw", "f16", "int8"].contains(&codec.as_str())
+        && !CodecSpec::is_name(codec)
     {
         return Err(SplitError::Codec(codec.clone()));
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use seamline_cloud::config::ServeConfig;
 use seamline_edge::{Client, ErrorKind, StreamMode, StreamOptions, Values};
-use seamline_partitioner::{Model, Optimization, compare, find_seams};
+use seamline_partitioner::{ImagePreprocess, Model, Optimization, compare, find_seams};
 use seamline_plan::{Bindings, StateSpec, Tensor};
 use seamline_tests::{
     TestService, cut, draw, identities, middle, model, runtime, sizes, slow_model, slow_request,
@@ -612,6 +612,46 @@ async fn codecs_are_chosen_by_name_and_say_what_they_cost() {
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Bundle);
     assert!(error.to_string().contains("int8"), "{error}");
+    assert!(service.stop().await);
+}
+
+/// The honest rival of every cut: the picture itself, compressed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_picture_can_be_sent_as_png_or_jpeg() {
+    let place = Place::new();
+    let image = ImagePreprocess {
+        input: "x".into(),
+        ..ImagePreprocess::default()
+    };
+    let path = zoo("orientation");
+    let mut model = Model::open(&path, &sizes("orientation"), Some(&image)).unwrap();
+    model.learn(&runtime(), 1).unwrap();
+    let bundle = place.bundle("pictures");
+    cut(&model, &bundle, &[], |options| options.cloud_head = true);
+    let service = place.serve(|_| {}).await;
+
+    let sample = |at: usize| (40 + (at / 3 % 224 + at / 672) / 3 + at % 3 * 20) as u8;
+    let samples = (0..224 * 224 * 3).map(sample).collect();
+    let picture = Tensor::from_vec(vec![1, 224, 224, 3], samples).unwrap();
+    let inputs = Values::from([("image".to_owned(), picture)]);
+    let mut raw: Option<seamline_edge::Answer> = None;
+    for codec in ["raw", "png", "zstd", "jpeg85", "jpeg50"] {
+        let client = service.client(&bundle).codec(codec).build().await.unwrap();
+        let answer = client.infer(inputs.clone()).await.unwrap();
+        let raw = raw.get_or_insert_with(|| answer.clone());
+        println!("{codec}: {} bytes", answer.bytes_sent);
+        let expected: Vec<Tensor> = raw.outputs.iter().map(|(_, tensor)| tensor.clone()).collect();
+        if codec.starts_with("jpeg") {
+            assert!(answer.bytes_sent < raw.bytes_sent / 10);
+            assert!(off(&expected, &answer) <= 0.1, "{codec}");
+        } else {
+            let got: Vec<&Tensor> = answer.outputs.iter().map(|(_, tensor)| tensor).collect();
+            assert!(got.iter().zip(&expected).all(|(a, b)| a.bytes() == b.bytes()));
+        }
+    }
+    let refused = service.client(&bundle).codec("jpeg77").build().await;
+    let error = refused.map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("jpeg85, jpeg95"), "{error}");
     assert!(service.stop().await);
 }
 

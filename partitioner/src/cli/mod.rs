@@ -22,7 +22,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use seamline_assets::Store;
 use seamline_ort::{LibrarySource, Runtime, RuntimeOptions, locate};
 use seamline_partitioner::{Model, Source, format_bindings};
-use seamline_plan::{Bindings, error_text};
+use seamline_plan::{Bindings, CODEC_NAMES, CodecSpec, error_text};
 
 use crate::cli::image::ImageSpec;
 
@@ -52,6 +52,14 @@ impl Machine {
         progress.finish_and_clear();
         Ok(runtime)
     }
+}
+
+/// A codec's name, as an argument.
+pub(crate) fn codec_name(name: &str) -> Result<String, String> {
+    if CodecSpec::is_name(name) {
+        return Ok(name.to_owned());
+    }
+    Err(format!("there is no such codec; there are {CODEC_NAMES}"))
 }
 
 /// A model and how its inputs are to be taken.

@@ -8,7 +8,7 @@ use seamline_partitioner::{BatchProof, BatchVerdict, SplitOptions, SplitReport, 
 use seamline_plan::{Crossing, Cut, StateSpec};
 
 use super::text::{self, plural};
-use super::{Machine, ModelArguments, learn, spinner};
+use super::{Machine, ModelArguments, codec_name, learn, spinner};
 
 /// A service looks for folders of this name only.
 pub(crate) fn bundle_path(text: &str) -> Result<PathBuf, String> {
@@ -43,8 +43,10 @@ pub(crate) struct Split {
     /// The service gets the head too, so that a device may send the model's own inputs.
     #[arg(long)]
     cloud_head: bool,
-    /// What crossing f32 values are sent as by default; the others can be chosen per request.
-    #[arg(long, value_name = "CODEC", value_parser = ["raw", "f16", "int8"])]
+    /// What crossing values are sent as by default, where they take it; the others can be chosen
+    /// per request. f32: raw, f16, int8; u8 pictures: raw, png, jpeg1 to jpeg100, webp1 to webp100;
+    /// any: zstd.
+    #[arg(long, value_name = "CODEC", value_parser = codec_name)]
     codec: Option<String>,
     /// An output that is the next request's input, kept by the service; may be repeated.
     #[arg(long = "state", value_name = "IN=OUT", value_parser = parse_state)]

@@ -14,7 +14,7 @@ use seamline_plan::{Bundle, Manifest, Tensor};
 use serde::Serialize;
 
 use super::text::{self, Align, plural};
-use super::{Machine, bar, inputs};
+use super::{Machine, bar, codec_name, inputs};
 
 /// The largest relative difference that lossless codecs may leave where nothing else is known.
 const LIMIT: f64 = 1e-5;
@@ -48,8 +48,9 @@ pub(crate) struct Verify {
     /// changes, all what a service would give; every tries each.
     #[arg(long, value_name = "LEVEL", default_value = "every")]
     level: Level,
-    /// What crossing f32 values are sent as; the bundle's default without it.
-    #[arg(long, value_name = "CODEC", value_parser = ["raw", "f16", "int8"])]
+    /// What crossing values that allow it are sent as (`int8`, `jpeg85`); the bundle's default
+    /// without it.
+    #[arg(long, value_name = "CODEC", value_parser = codec_name)]
     codec: Option<String>,
     /// Only this cut; every cut without it.
     #[arg(long, value_name = "ID")]

@@ -30,6 +30,34 @@ pub enum CodecError {
         /// The tensor's shape.
         shape: Vec<usize>,
     },
+    /// The codec takes pictures, and the shape is not that of some.
+    #[error(
+        "codec `{codec}` takes pictures [N, H, W, {}], got shape {}; choose `raw`, which takes any",
+        channels(codec),
+        format_shape(shape)
+    )]
+    Shape {
+        /// The codec.
+        codec: CodecSpec,
+        /// The tensor's shape.
+        shape: Vec<usize>,
+    },
+    /// A quality outside 1 to 100.
+    #[error("codec `{codec}` has quality {quality}; expected 1 to 100")]
+    Quality {
+        /// The codec.
+        codec: CodecSpec,
+        /// The quality.
+        quality: u8,
+    },
+    /// The encoder cannot make a payload of the values.
+    #[error("codec `{codec}` cannot encode this: {problem}")]
+    Encode {
+        /// The codec.
+        codec: CodecSpec,
+        /// Why.
+        problem: String,
+    },
     /// The tensor or its payload takes more bytes than an address can count.
     #[error(
         "{dtype} {} as `{codec}` takes more bytes than this machine can address",
@@ -98,6 +126,41 @@ pub enum CodecError {
         expected: u64,
         /// Bytes that came.
         got: u64,
+    },
+    /// The payload has a length that codec, dtype and shape cannot give.
+    #[error(
+        "{dtype} {} as `{codec}` takes {least} to {most} payload bytes, got {got}",
+        format_shape(shape)
+    )]
+    LengthRange {
+        /// The codec.
+        codec: CodecSpec,
+        /// Element type.
+        dtype: DType,
+        /// Shape.
+        shape: Vec<usize>,
+        /// The least bytes that the payload takes.
+        least: u64,
+        /// The most.
+        most: u64,
+        /// Bytes that came.
+        got: u64,
+    },
+    /// A file that is not the picture that was declared, or that does not decode.
+    #[error("picture {index} (`{kind}`) {problem}")]
+    Picture {
+        /// The codec without its quality, which a decoder does not know.
+        kind: &'static str,
+        /// The picture's index along the first axis.
+        index: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A Zstandard frame that is not the tensor that was declared, or that does not decode.
+    #[error("`zstd`: {problem}")]
+    Zstd {
+        /// What is wrong with it.
+        problem: String,
     },
     /// A scale that is negative, not finite, or too large for finite elements.
     #[error("scale of channel {channel} is {value}; expected 0 to {limit:e}")]
@@ -173,11 +236,16 @@ impl CodecError {
         match self {
             CodecError::DType { .. }
             | CodecError::Axis { .. }
+            | CodecError::Shape { .. }
+            | CodecError::Quality { .. }
             | CodecError::Overflow { .. }
             | CodecError::Destination { .. } => CodecErrorKind::Mismatch,
-            CodecError::NonFinite { .. } => CodecErrorKind::Value,
+            CodecError::NonFinite { .. } | CodecError::Encode { .. } => CodecErrorKind::Value,
             CodecError::OutOfMemory { .. } => CodecErrorKind::Memory,
             CodecError::Length { .. }
+            | CodecError::LengthRange { .. }
+            | CodecError::Picture { .. }
+            | CodecError::Zstd { .. }
             | CodecError::Scale { .. }
             | CodecError::Level { .. }
             | CodecError::Width { .. }
@@ -195,6 +263,34 @@ fn takes(codec: &CodecSpec) -> String {
         .map(DType::name)
         .collect();
     names.join(", ")
+}
+
+fn channels(codec: &CodecSpec) -> &'static str {
+    if codec.takes_shape(4, Some(1)) {
+        "1 or 3"
+    } else {
+        "3"
+    }
+}
+
+pub(crate) fn encoding(codec: &CodecSpec, problem: String) -> CodecError {
+    CodecError::Encode {
+        codec: codec.clone(),
+        problem,
+    }
+}
+
+pub(crate) fn picture(codec: &CodecSpec, index: u64, problem: String) -> CodecError {
+    let kind = match codec {
+        CodecSpec::Jpeg { .. } => "jpeg",
+        CodecSpec::Webp { .. } => "webp",
+        other => other.name(),
+    };
+    CodecError::Picture {
+        kind,
+        index,
+        problem,
+    }
 }
 
 pub(crate) fn overflow(codec: &CodecSpec, dtype: DType, shape: &[usize]) -> CodecError {

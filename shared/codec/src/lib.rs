@@ -13,6 +13,8 @@
 //! | `int8` | f32 | `C` × f32 scale, one a channel of the axis, then `n` × i8 level in the tensor's own order |
 //! | `packed` | integers | base (8 bytes), width `w` (1 byte: 0, 1, 2, 4 or 8), then `n` × unsigned offset of `w` bytes |
 //! | `packed` | bool | ⌈`n` / 8⌉ bytes, element `i` in bit `i mod 8` of byte `i / 8`; the bits after the last are 0 |
+//! | `png`, `jpeg`, `webp` | u8 \[N, H, W, C\] | for each picture the length of its file (u32) and the file; `C` is 1 or 3, for `webp` 3 |
+//! | `zstd` | all | one Zstandard frame of the elements' bytes: all first bytes, then all second ones, … |
 //!
 //! **int8.** An element is `level × scale`, one f32 multiplication, with the scale of its index
 //! along the axis. Levels lie in −127..=127; a scale is finite, not negative and not −0, and at
@@ -25,13 +27,24 @@
 //! largest offset, and at most the size of the dtype; with 0 all elements equal the base. A
 //! decoder checks that base and all sums lie in the dtype.
 //!
-//! A payload has exactly the length that its codec, dtype and shape (and width) give.
+//! **png, jpeg, webp.** A file holds one picture of `H` × `W` pixels and `C` channels of 8 bits: a
+//! PNG of colour type 0 or 2 that is neither interlaced nor animated; a baseline JPEG with all
+//! components in one scan; a WebP in the simple lossy form. Nothing follows its end. A file has at
+//! most `r + r/64 + 1024` bytes, `r = H × (W × C + 1)`: where noise makes a lossy one longer, the
+//! encoder lowers the quality in steps of 10.
+//!
+//! **zstd.** The frame states its content's size, and needs no dictionary.
+//!
+//! A payload of the first four has exactly the length that its codec, dtype and shape (and width)
+//! give; that of the others lies between [`min_encoded_len`] and [`max_encoded_len`].
 //!
 //! # Costs
 //!
 //! [`encode`] appends to the caller's buffer and [`decode_into`] writes to the caller's slice: no
-//! allocation when buffers are reused. Both take bytes at any address; where f32 or integers are
-//! not aligned they go through a small block on the stack.
+//! allocation when buffers are reused, of the first four codecs. Both take bytes at any address;
+//! where f32 or integers are not aligned they go through a small block on the stack. Compressed
+//! payloads need working memory: `zstd` as much as the tensor, pictures at most about twice one
+//! picture.
 
 #![forbid(unsafe_code)]
 
@@ -40,6 +53,8 @@ mod error;
 mod int8;
 mod length;
 mod packed;
+mod picture;
+mod shuffled;
 
 use bytes::Bytes;
 use seamline_kernels as kernels;
@@ -48,15 +63,26 @@ use seamline_plan::{CodecSpec, DType, Tensor};
 pub use error::{CodecError, CodecErrorKind};
 pub use length::{expected_len, max_encoded_len, min_encoded_len};
 
+/// Whether this program can encode by `spec`: all but `webp` where the feature `webp` is off.
+/// Decoding needs no feature.
+pub const fn can_encode(spec: &CodecSpec) -> bool {
+    picture::CAN_ENCODE_WEBP || !matches!(spec, CodecSpec::Webp { .. })
+}
+
 /// Appends the payload of `tensor` to `out`, which is left as it was on an error.
 ///
 /// # Errors
-/// [`CodecError::DType`] and [`CodecError::Axis`] where the codec does not fit the tensor,
-/// [`CodecError::NonFinite`] where `int8` meets NaN or infinity, [`CodecError::Boolean`] where a
-/// boolean is neither 0 nor 1, [`CodecError::OutOfMemory`].
+/// [`CodecError::DType`], [`CodecError::Axis`], [`CodecError::Shape`] and [`CodecError::Quality`]
+/// where the codec does not fit the tensor, [`CodecError::NonFinite`] where `int8` meets NaN or
+/// infinity, [`CodecError::Boolean`] where a boolean is neither 0 nor 1, [`CodecError::Encode`]
+/// where a picture is too large for its format or the encoder is absent, [`CodecError::OutOfMemory`].
 pub fn encode(spec: &CodecSpec, tensor: &Tensor, out: &mut Vec<u8>) -> Result<(), CodecError> {
     let start = out.len();
-    let limit = length::max_bytes(spec, tensor.dtype(), tensor.shape())?;
+    let mut limit = length::max_bytes(spec, tensor.dtype(), tensor.shape())?;
+    if spec.is_picture() {
+        // Of many small pictures the bound is far above what they take.
+        limit = limit.min(tensor.bytes().len());
+    }
     out.try_reserve(limit)
         .map_err(|_| error::out_of_memory(tensor.dtype(), tensor.shape()))?;
     let result = append(spec, tensor, out);
@@ -87,6 +113,16 @@ fn append(spec: &CodecSpec, tensor: &Tensor, out: &mut Vec<u8>) -> Result<(), Co
             packed::encode_bools(src, out);
         }
         CodecSpec::Packed => packed::encode(tensor.dtype(), src, out),
+        CodecSpec::Png | CodecSpec::Jpeg { .. } | CodecSpec::Webp { .. } => {
+            let (_, size) = picture::pictures(tensor.shape())
+                .ok_or_else(|| error::overflow(spec, tensor.dtype(), tensor.shape()))?;
+            picture::encode(spec, size, src, out)?;
+        }
+        CodecSpec::Zstd => {
+            check_booleans(tensor.dtype(), src)?;
+            shuffled::encode(tensor.dtype().size(), src, out)
+                .map_err(|problem| error::encoding(spec, problem))?;
+        }
     }
     Ok(())
 }
@@ -107,9 +143,10 @@ pub fn encode_bytes(spec: &CodecSpec, tensor: &Tensor) -> Result<Bytes, CodecErr
 
 /// The tensor of `dtype` and `shape` that `payload` holds.
 ///
-/// Nothing is allocated before the payload's length is checked, and then only the tensor. A
-/// `packed` payload of a few bytes can stand for a tensor of any size: check the shape against a
-/// limit first.
+/// Nothing is allocated before the payload's length is checked, and what a compressed one states of
+/// its content; then only the tensor, and working memory (see the crate's Costs). A `packed` or
+/// `zstd` payload of a few bytes can stand for a tensor of any size: check the shape against a limit
+/// first.
 ///
 /// # Errors
 /// As [`decode_into`], and [`CodecError::OutOfMemory`].
@@ -160,13 +197,15 @@ pub fn decode_bytes(
 }
 
 /// Decodes `payload` into `dst`: exactly the bytes of a tensor of `dtype` and `shape`,
-/// little-endian, at any address; a range of rows of a batch, for instance. Allocates nothing.
+/// little-endian, at any address; a range of rows of a batch, for instance. The qualities of `jpeg`
+/// and `webp` make no difference.
 ///
 /// # Errors
-/// - [`CodecError::DType`], [`CodecError::Axis`], [`CodecError::Overflow`] where codec, dtype and
-///   shape do not fit each other;
+/// - [`CodecError::DType`], [`CodecError::Axis`], [`CodecError::Shape`], [`CodecError::Quality`],
+///   [`CodecError::Overflow`] where codec, dtype and shape do not fit each other;
 /// - [`CodecError::Destination`] where `dst` has another length;
-/// - [`CodecError::Length`], [`CodecError::Scale`], [`CodecError::Level`], [`CodecError::Width`],
+/// - [`CodecError::Length`], [`CodecError::LengthRange`], [`CodecError::Picture`],
+///   [`CodecError::Zstd`], [`CodecError::Scale`], [`CodecError::Level`], [`CodecError::Width`],
 ///   [`CodecError::Range`], [`CodecError::Padding`], [`CodecError::Boolean`] where the payload is
 ///   not one that the codec gives. What `dst` then holds is not specified.
 pub fn decode_into(
@@ -197,6 +236,16 @@ pub fn decode_into(
         CodecSpec::Int8 { axis } => int8::decode(shape, *axis, payload, dst),
         CodecSpec::Packed if dtype == DType::Bool => packed::decode_bools(payload, dst),
         CodecSpec::Packed => packed::decode(dtype, payload, dst),
+        CodecSpec::Png | CodecSpec::Jpeg { .. } | CodecSpec::Webp { .. } => {
+            let (_, size) =
+                picture::pictures(shape).ok_or_else(|| error::overflow(spec, dtype, shape))?;
+            picture::decode(spec, size, payload, dst)
+        }
+        CodecSpec::Zstd => {
+            shuffled::decode(dtype.size(), payload, dst)
+                .map_err(|problem| CodecError::Zstd { problem })?;
+            check_booleans(dtype, dst)
+        }
     }
 }
 

@@ -127,3 +127,31 @@ fn a_wrong_length_is_seen_before_a_large_tensor_is_allocated() {
         assert!(asked <= 512, "{spec}: {asked} bytes");
     }
 }
+
+#[test]
+fn a_bomb_is_seen_before_anything_is_allocated_for_it() {
+    let shape = [1usize, 8, 8, 3];
+    let small = Tensor::zeros(DType::U8, shape.to_vec()).unwrap();
+    // 16,383 pixels a side in the header of each.
+    let large = |name: &str, at: usize, side: &[u8]| {
+        let spec = CodecSpec::from_name(name).unwrap();
+        let mut payload = encode_bytes(&spec, &small).unwrap().to_vec();
+        payload[at..at + side.len()].copy_from_slice(side);
+        (spec, payload)
+    };
+    let jpeg = large("jpeg85", 0, &[]);
+    let frame = jpeg.1.windows(2).position(|pair| pair == [0xff, 0xc0]);
+    let bombs = [
+        large("png", 4 + 16, &[0, 0, 0x3f, 0xff, 0, 0, 0x3f, 0xff]),
+        large("jpeg85", frame.unwrap() + 5, &[0x3f, 0xff, 0x3f, 0xff]),
+        {
+            let zeros = Tensor::zeros(DType::U8, vec![1 << 20]).unwrap();
+            let payload = encode_bytes(&CodecSpec::Zstd, &zeros).unwrap();
+            (CodecSpec::Zstd, payload.to_vec())
+        },
+    ];
+    for (spec, payload) in bombs {
+        let asked = allocated(|| drop(decode(&spec, DType::U8, &shape, &payload).unwrap_err()));
+        assert!(asked <= 1024, "{spec}: {asked} bytes");
+    }
+}

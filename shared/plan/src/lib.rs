@@ -21,7 +21,7 @@ mod tensor;
 mod text;
 
 pub use bundle::{Bundle, BundleError, BundleWriter, MANIFEST_FILE, Side, WEIGHTS_FILE};
-pub use codec::CodecSpec;
+pub use codec::{CODEC_NAMES, CodecSpec};
 pub use costs::{
     COSTS_FILE, COSTS_FORMAT, Costs, CostsError, CutOption, Latency, Load, Objective, Prices,
     TailTime,

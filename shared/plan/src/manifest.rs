@@ -400,11 +400,12 @@ impl Manifest {
             if crossing.codecs.is_empty() {
                 return Err(format!("`{}` has no codec", spec.name));
             }
-            let mut ids = BTreeSet::new();
+            let mut names = BTreeSet::new();
             for codec in &crossing.codecs {
                 check_codec(codec, spec)?;
-                // A request names a codec by its id alone.
-                if !ids.insert(codec.id()) {
+                // A request names a codec by its id alone: what shares one must decode alike, and
+                // that is so where names differ, by their quality.
+                if !names.insert(codec.name()) {
                     return Err(format!("`{}` lists the codec {codec} twice", spec.name));
                 }
             }
@@ -436,6 +437,18 @@ fn check_codec(codec: &CodecSpec, spec: &TensorSpec) -> Result<(), String> {
     }
     if let CodecSpec::Int8 { axis } = codec {
         check_axis(Some(*axis), spec)?;
+    }
+    if let Some(quality) = codec.bad_quality() {
+        return Err(format!(
+            "codec {codec} of `{}` has quality {quality}; expected 1 to 100",
+            spec.name
+        ));
+    }
+    let last = spec.shape.last().and_then(crate::Dim::fixed);
+    if !codec.takes_shape(spec.shape.len(), last) {
+        return Err(format!(
+            "codec {codec} does not take `{spec}`; it takes pictures [N, H, W, 3]"
+        ));
     }
     Ok(())
 }
@@ -549,6 +562,22 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_picture_may_go_in_several_qualities() {
+        let mut manifest = manifest();
+        let crossing = &mut manifest.cuts[0].crossing[0];
+        crossing.spec.dtype = DType::U8;
+        crossing.spec.shape = vec!["N".into(), 4.into(), 5.into(), 3.into()];
+        crossing.reference = vec![1, 4, 5, 3];
+        crossing.codecs = ["jpeg85", "jpeg60", "webp80", "png"]
+            .map(|name| CodecSpec::from_name(name).unwrap())
+            .into();
+        assert_eq!(
+            Manifest::parse(&manifest.to_json().unwrap()).unwrap(),
+            manifest
+        );
+    }
+
+    #[test]
     fn a_later_format_is_named_before_its_fields_are_read() {
         let error = Manifest::parse(br#"{"format":9,"new":true}"#).unwrap_err();
         assert!(matches!(
@@ -563,7 +592,7 @@ pub(crate) mod tests {
     #[test]
     fn inconsistencies_are_refused_by_name() {
         type Edit = fn(&mut Manifest);
-        let edits: [(&str, Edit); 24] = [
+        let edits: [(&str, Edit); 27] = [
             ("`C:/evil` is not a plain path", |m| {
                 m.files[0].path = "C:/evil".into()
             }),
@@ -615,6 +644,22 @@ pub(crate) mod tests {
             }),
             ("codec packed does not take `x` of f32", |m| {
                 m.cuts[0].crossing[0].codecs = vec![CodecSpec::Packed];
+            }),
+            ("has quality 0; expected 1 to 100", |m| {
+                let crossing = &mut m.cuts[0].crossing[0];
+                crossing.spec.dtype = DType::U8;
+                crossing.codecs = vec![CodecSpec::Jpeg { quality: 0 }];
+            }),
+            ("codec png does not take `x: u8 [N, 4]`", |m| {
+                let crossing = &mut m.cuts[0].crossing[0];
+                crossing.spec.dtype = DType::U8;
+                crossing.codecs = vec![CodecSpec::Png];
+            }),
+            ("`x` lists the codec jpeg85 twice", |m| {
+                let crossing = &mut m.cuts[0].crossing[0];
+                crossing.spec.dtype = DType::U8;
+                crossing.spec.shape = vec!["N".into(), 4.into(), 5.into(), 3.into()];
+                crossing.codecs = vec![CodecSpec::Jpeg { quality: 85 }; 2];
             }),
             ("stage 5 of 1", |m| m.cuts[0].stage = 5),
             ("nothing before the cut makes it", |m| {
