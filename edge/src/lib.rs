@@ -24,6 +24,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod adapt;
 mod answer;
 mod blocking;
 mod client;
