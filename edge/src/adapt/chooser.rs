@@ -79,8 +79,9 @@ impl Chooser {
     pub fn new(costs: &Costs, is_usable: impl Fn(&CutOption) -> bool) -> Option<Chooser> {
         let usable = costs.options.iter().enumerate();
         let usable = usable.filter(|(_, option)| is_usable(option));
-        let (places, options): (Vec<usize>, Vec<CutOption>) =
-            usable.map(|(place, option)| (place, option.clone())).unzip();
+        let (places, options): (Vec<usize>, Vec<CutOption>) = usable
+            .map(|(place, option)| (place, option.clone()))
+            .unzip();
         if options.is_empty() {
             return None;
         }

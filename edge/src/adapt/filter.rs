@@ -33,6 +33,9 @@ const STALL: (f64, f64) = (500_000.0, 8.0);
 /// Bounds of the pace: 8 kbit/s and 100 Gbit/s, in microseconds a byte.
 const PACES: (f64, f64) = (8e-5, 1000.0);
 
+/// No delay is longer, in microseconds.
+const MOST_DELAY: f64 = 1e8;
+
 /// What a transfer said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -70,12 +73,14 @@ pub(super) struct Filter {
 impl Filter {
     /// Begins with a delay and a pace, each with its standard deviation relative to it.
     pub(super) fn new(now: Instant, delay: (f64, f64), pace: (f64, f64)) -> Filter {
+        let (delay, doubt_of_delay) = (delay.0.clamp(0.0, MOST_DELAY), delay.1);
+        let (pace, doubt_of_pace) = (pace.0.clamp(PACES.0, PACES.1), pace.1);
         Filter {
-            delay: delay.0,
-            pace: pace.0.clamp(PACES.0, PACES.1),
-            var_delay: (delay.0 * delay.1).powi(2),
+            delay,
+            pace,
+            var_delay: (delay * doubt_of_delay).powi(2),
             covariance: 0.0,
-            var_pace: (pace.0 * pace.1).powi(2),
+            var_pace: (pace * doubt_of_pace).powi(2),
             var_noise: NOISE_US.powi(2),
             suspect_since: None,
             updated: now,
@@ -171,10 +176,12 @@ impl Filter {
 
     /// Back to what can be: no negative delay, a pace within bounds, no certainty beyond reason.
     fn settle(&mut self) {
-        self.delay = self.delay.max(0.0);
+        self.delay = self.delay.clamp(0.0, MOST_DELAY);
         self.pace = self.pace.clamp(PACES.0, PACES.1);
         let least = (DELAY_FLOOR * self.delay).powi(2);
-        self.var_delay = self.var_delay.clamp(least.max(1.0), self.delay.powi(2).max(1e8));
+        self.var_delay = self
+            .var_delay
+            .clamp(least.max(1.0), self.delay.powi(2).max(1e8));
         let pace = self.pace.powi(2);
         self.var_pace = self.var_pace.clamp(1e-4 * pace, pace);
         let most = 0.95 * (self.var_delay * self.var_pace).sqrt();
@@ -268,7 +275,9 @@ mod tests {
         let seed = 11;
         let mut random = 1u64 + seed;
         let mut next = || {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             (random >> 33) as f64 / (1u64 << 31) as f64
         };
         let mut now = Instant::now();
@@ -280,7 +289,10 @@ mod tests {
             filter.learn_transfer(now, bytes, us);
             filter.learn_delay(now, us, us);
             assert!(filter.delay().is_finite() && filter.delay() >= 0.0);
-            assert!(filter.bps().is_finite() && filter.bps() > 0.0, "seed {seed}");
+            assert!(
+                filter.bps().is_finite() && filter.bps() > 0.0,
+                "seed {seed}"
+            );
         }
     }
 }

@@ -7,7 +7,9 @@ mod chooser;
 mod correction;
 mod filter;
 mod link;
+mod uploads;
 
 pub use chooser::{Chooser, Decision, MIN_DWELL, MIN_GAIN, PROBE_EVERY};
 pub use correction::Outcome;
 pub use link::{LinkEstimate, PathSample, Transfer};
+pub(crate) use uploads::Uploads;

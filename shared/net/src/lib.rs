@@ -21,8 +21,8 @@ mod transport;
 pub mod identity;
 
 pub use client::{
-    Client, ClientConnection, ClientEndpoint, ClientOptions, ContractHandle, Reply, Request,
-    WireTimes, random_id,
+    Client, ClientConnection, ClientEndpoint, ClientOptions, ContractHandle, PathStats, Reply,
+    Request, WireTimes, random_id,
 };
 pub use error::{
     AcceptError, BindError, CloseReason, ConnectError, ConnectErrorKind, OpenError, ReplyError,

@@ -32,6 +32,21 @@ impl ContractHandle {
     }
 }
 
+/// What QUIC measured of a connection's path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathStats {
+    /// The round trip, smoothed (RFC 9002).
+    pub rtt: Duration,
+    /// The least round trip.
+    pub min_rtt: Duration,
+    /// Packets that were sent.
+    pub sent_packets: u64,
+    /// Those of them that were lost.
+    pub lost_packets: u64,
+    /// Datagrams that came.
+    pub received_datagrams: u64,
+}
+
 /// What a connection's handles and its control task share.
 pub(super) struct Shared {
     pub(super) quic: Connection,
@@ -177,6 +192,18 @@ impl ClientConnection {
     /// The path's round trip, as measured.
     pub fn rtt(&self) -> Duration {
         self.shared.quic.rtt()
+    }
+
+    /// What QUIC measured of the path so far.
+    pub fn path(&self) -> PathStats {
+        let stats = self.shared.quic.stats();
+        PathStats {
+            rtt: stats.path.rtt,
+            min_rtt: stats.path.min_rtt,
+            sent_packets: stats.path.sent_packets,
+            lost_packets: stats.path.lost_packets,
+            received_datagrams: stats.udp_rx.datagrams,
+        }
     }
 
     /// Where the service is.
