@@ -236,18 +236,22 @@ impl Adaptive {
         manifest.cuts.get(self.cuts[alone])
     }
 
-    /// Until when the service's answer to a request at `choice` is waited for, so that the device
-    /// can still answer alone by `deadline`; `None` where it cannot in any case.
+    /// Until when the service's answer to a request at `choice` is waited for, before the device goes
+    /// on alone; `None` where it cannot.
     pub(crate) fn patience(&self, choice: &Choice, deadline: Instant) -> Option<Instant> {
         let option = choice.option?;
         let state = self.state.lock();
         let expected = state.chooser.predict(option, &state.link.state())?;
-        // Twice, since a device that falls behind its deadline is rarely at its best.
-        let rest = state.chooser.rest_here(option)?.saturating_mul(2);
         let (times, more) = PATIENCE;
         let patience = expected.saturating_mul(times).saturating_add(more);
-        let patient = Instant::now().checked_add(patience).unwrap_or(deadline);
-        Some(deadline.checked_sub(rest)?.min(patient))
+        let now = Instant::now();
+        let patient = now.checked_add(patience).unwrap_or(deadline);
+        // Twice, since a device that falls behind its deadline is rarely at its best. Where that
+        // leaves no time for the service, the service has all of it: it is the better way.
+        let rest = state.chooser.rest_here(option)?.saturating_mul(2);
+        let in_time = deadline.checked_sub(rest);
+        let in_time = in_time.filter(|at| at.saturating_duration_since(now) >= expected);
+        Some(patient.min(in_time.unwrap_or(deadline)))
     }
 }
 

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use seamline_edge::adapt::MIN_DWELL;
 use seamline_edge::{Answer, Client, ClientBuilder, TransportOptions, Values};
 use seamline_graph::builder::GraphBuilder;
 use seamline_partitioner::{Model, Optimization, compare};
@@ -14,12 +15,13 @@ use seamline_plan::{
     LinkModel, Objective, Prices, Side, Spread, TailTime, Tensor,
 };
 use seamline_tests::adaptation::{Case, Fared, simulate};
-use seamline_tests::link::{LinkOptions, LinkProxy, PipeOptions};
+use seamline_tests::link::{LinkOptions, LinkProxy, PipeOptions, Queue};
 use seamline_tests::{TestService, cut, draw, identities, runtime};
 use tempfile::TempDir;
 
-/// Of the oracle's mean latency, over all seeds.
-const NEAR_THE_ORACLE: f64 = 1.07;
+/// Of the oracle's mean latency, over all seeds. 1.07 is what is promised; the model of the link is
+/// kind, so more is asked of it.
+const NEAR_THE_ORACLE: f64 = 1.03;
 
 #[test]
 fn on_a_moving_link_it_is_near_an_oracle_and_keeps_its_mind_for_two_seconds() {
@@ -35,8 +37,9 @@ fn on_a_moving_link_it_is_near_an_oracle_and_keeps_its_mind_for_two_seconds() {
                 ..
             } = fared;
             let what = format!("{}, seed {seed}: {fared:?}", case.name());
-            assert!(least_dwell >= 2.0, "{what}");
-            assert!(ours / oracle < 1.15, "{what}");
+            // Seconds as a float: a microsecond is rounding.
+            assert!(least_dwell >= MIN_DWELL.as_secs_f64() - 1e-6, "{what}");
+            assert!(ours / oracle < 1.07, "{what}");
             sum += ours / oracle;
         }
         let mean = sum / SEEDS as f64;
@@ -147,9 +150,9 @@ impl Place {
             executors: 1,
             options: vec![
                 option(0, 1.0, 64 * 400 * 4),
-                option(1, 150.0, 64 * 64 * 4),
+                option(1, 400.0, 64 * 64 * 4),
                 // Never the best while the service answers.
-                option(2, 1500.0, 0),
+                option(2, 4000.0, 0),
             ],
         }
     }
@@ -207,6 +210,7 @@ fn rate(bps: u64) -> PipeOptions {
     PipeOptions {
         rate: Some(bps),
         delay: Duration::from_millis(5),
+        queue: Queue::Time(Duration::from_millis(400)),
         ..PipeOptions::default()
     }
 }
@@ -224,14 +228,21 @@ async fn the_cut_follows_the_link_and_answers_stay_right() {
         assert_eq!(answer.codec.as_deref(), Some("raw"));
     }
     let fast = client.link_estimate().unwrap();
-    link.change(rate(1_000_000), rate(1_000_000), 1);
+    link.change(rate(500_000), rate(500_000), 1);
     let asked = place.ask_until(&client, 1, PATIENCE).await;
     // One may be late by chance, the second is not.
     assert!(asked <= 3, "{asked} requests: {:?}", client.adaptation());
     let slow = client.link_estimate().unwrap();
     assert!(slow.up_bps * 3.0 < fast.up_bps, "{fast:?}, then {slow:?}");
     link.change(rate(50_000_000), rate(50_000_000), 1);
-    place.ask_until(&client, 0, PATIENCE).await;
+    // Few requests: of many, the client would learn that this device is not as slow as its costs
+    // say. The time that passes between two changes is all that is waited for.
+    for seed in 0..4 {
+        assert_eq!(place.ask(&client, seed).await.cut, place.cuts[1]);
+    }
+    tokio::time::sleep(MIN_DWELL).await;
+    let asked = place.ask_until(&client, 0, PATIENCE).await;
+    assert!(asked <= 4, "{asked} requests: {:?}", client.adaptation());
     assert_eq!(client.adaptation().unwrap().changes, 2);
     client.close().await;
     assert!(place.service.stop().await);

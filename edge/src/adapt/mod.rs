@@ -9,6 +9,9 @@ mod filter;
 mod link;
 mod uploads;
 
+#[cfg(test)]
+mod tests;
+
 pub use chooser::{Chooser, Decision, MIN_DWELL, MIN_GAIN, PROBE_EVERY};
 pub use correction::Outcome;
 pub use link::{LinkEstimate, PathSample, Transfer};
