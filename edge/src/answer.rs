@@ -33,9 +33,13 @@ pub struct Answer {
     pub(crate) outputs: Vec<(String, Tensor)>,
     /// Where the time went.
     pub timings: Timings,
-    /// The id of the cut that was used.
+    /// The id of the cut that was used. Where the device finished alone because the service did not
+    /// answer, that behind the last stage.
     pub cut: String,
-    /// Payload bytes that were sent.
+    /// The codec of the values that crossed, several different ones joined by `+`; `None` where
+    /// nothing crossed.
+    pub codec: Option<String>,
+    /// Payload bytes that were sent; where the device finished alone, for nothing.
     pub bytes_sent: u64,
     /// Payload bytes that came back.
     pub bytes_received: u64,

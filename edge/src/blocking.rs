@@ -6,7 +6,8 @@ use seamline_plan::Manifest;
 use tokio::runtime::Runtime as Tokio;
 
 use crate::answer::Answer;
-use crate::client::{Client, ClientBuilder};
+use crate::builder::ClientBuilder;
+use crate::client::Client;
 use crate::device::Values;
 use crate::error::{Error, ErrorKind};
 

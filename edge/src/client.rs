@@ -1,34 +1,38 @@
 //! The client: head here, tail in the service.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use seamline_net::{TransportOptions, random_id};
-use seamline_ort::{Provider, Runtime, SessionOptions};
-use seamline_plan::{Bundle, CodecSpec, Crossing, Cut, Manifest, Side};
-use seamline_wire::DEFAULT_PRIORITY;
+use seamline_net::{PathStats, Reply};
+use seamline_plan::{CodecSpec, Crossing, Cut, LinkState, Manifest};
 
+use crate::adaptive::{Adaptation, Adaptive, Choice, ProbeGuard};
 use crate::answer::{Answer, Timings};
+use crate::builder::ClientBuilder;
 use crate::device::{Device, DeviceState, Encoded, Values};
 use crate::error::{Error, ErrorKind};
-use crate::link::{Link, LinkOptions, Step};
+use crate::link::{Link, Step};
+use crate::session::Session;
 use crate::stream::{self, Answers, FrameSender, StreamOptions};
 
-/// How a [`Client`] is made.
-#[must_use]
-pub struct ClientBuilder {
-    bundle: PathBuf,
-    runtime: Option<Runtime>,
-    providers: Vec<Provider>,
-    link: LinkOptions,
-    cloud: bool,
-    cut: Option<String>,
-    codec: Option<String>,
-    deadline: Duration,
-    priority: u8,
+/// What a service accounts for; it may say anything.
+pub(crate) fn in_service(server: &seamline_wire::Timings) -> Duration {
+    let parts = [
+        server.queue_us,
+        server.decode_us,
+        server.run_us,
+        server.encode_us,
+    ];
+    Duration::from_micros(parts.into_iter().fold(0, u64::saturating_add))
 }
+
+/// How long a client whose service failed tries to reach it in the background.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// The longest that a probe is waited for.
+const PROBE: Duration = Duration::from_secs(10);
 
 /// Runs a bundle: the head on this device, the tail in a service, or all of it here. Cloning
 /// shares stages and connection.
@@ -42,210 +46,73 @@ pub struct Client {
 struct Inner {
     device: Arc<Device>,
     link: Option<Link>,
-    cut: usize,
-    codec: Option<String>,
+    /// Where the client does not adapt.
+    fixed: Choice,
+    adaptive: Option<Arc<Adaptive>>,
 }
 
 /// A request whose head has run: what [`Client::send`] sends. Clone it to send it again.
 #[derive(Clone)]
 pub struct Prepared {
     encoded: Arc<Encoded>,
+    choice: Choice,
+    /// Taken by the first that sends.
+    probe: Arc<Mutex<Option<Probe>>>,
     started: Instant,
 }
 
-impl ClientBuilder {
-    /// ONNX Runtime, from [`Runtime::load`]. Required.
-    pub fn runtime(mut self, runtime: Runtime) -> ClientBuilder {
-        self.runtime = Some(runtime);
-        self
-    }
-
-    /// The service, `HOST:PORT`. Without it the device runs everything, where the bundle holds
-    /// every stage for it.
-    pub fn cloud(mut self, address: &str) -> ClientBuilder {
-        address.clone_into(&mut self.link.address);
-        self.cloud = true;
-        self
-    }
-
-    /// The folder with `ca.pem` and this device's certificate or token, and the device's name in
-    /// it.
-    pub fn identity_folder(mut self, folder: &Path, device: &str) -> ClientBuilder {
-        self.link.identity = Some((folder.to_owned(), device.to_owned()));
-        self
-    }
-
-    /// The name on the service's certificate, where it is not the host of its address.
-    pub fn server_name(mut self, name: &str) -> ClientBuilder {
-        self.link.server_name = Some(name.to_owned());
-        self
-    }
-
-    /// QUIC's settings.
-    pub fn transport(mut self, transport: TransportOptions) -> ClientBuilder {
-        self.link.transport = transport;
-        self
-    }
-
-    /// Execution providers of the head, first choice first. Default: the CPU.
-    pub fn providers(mut self, providers: Vec<Provider>) -> ClientBuilder {
-        self.providers = providers;
-        self
-    }
-
-    /// The id of the cut. Default: the bundle's.
-    pub fn cut(mut self, id: &str) -> ClientBuilder {
-        self.cut = Some(id.to_owned());
-        self
-    }
-
-    /// The codec for every crossing value whose contract allows it, by name (`raw`, `f16`,
-    /// `int8`). Others, and all by default, take the first codec of the contract.
-    pub fn codec(mut self, name: &str) -> ClientBuilder {
-        self.codec = Some(name.to_owned());
-        self
-    }
-
-    /// Longest time from the call to the answer. Default 10 s. Connecting counts.
-    pub fn deadline(mut self, deadline: Duration) -> ClientBuilder {
-        self.deadline = deadline;
-        self
-    }
-
-    /// Urgency in the service's queue: 0 the most urgent, 255 the least. Default 128.
-    pub fn priority(mut self, priority: u8) -> ClientBuilder {
-        self.priority = priority;
-        self
-    }
-
-    /// Opens the bundle, verifies its device files, makes the sessions of the head, and connects.
-    ///
-    /// # Errors
-    /// [`Error`], by [`ErrorKind`].
-    pub async fn build(self) -> Result<Client, Error> {
-        let runtime = self.runtime.ok_or_else(|| {
-            Error::text(
-                ErrorKind::Runtime,
-                "no runtime was given; call ClientBuilder::runtime",
-            )
-        })?;
-        let providers = if self.providers.is_empty() {
-            vec![Provider::Cpu]
-        } else {
-            self.providers
-        };
-        let path = self.bundle;
-        let load = move || {
-            let bundle = Bundle::open(&path, Side::Edge)
-                .map_err(|error| Error::new(ErrorKind::Bundle, error))?;
-            let options = SessionOptions {
-                providers,
-                ..SessionOptions::default()
-            };
-            Device::load(&runtime, bundle, &options)
-        };
-        let device = tokio::task::spawn_blocking(load)
-            .await
-            .map_err(|error| Error::new(ErrorKind::Runtime, error))??;
-        let cut = choose_cut(&device, self.cut.as_deref(), self.cloud)?;
-        check_codec(&device.bundle().manifest().cuts[cut], self.codec.as_deref())?;
-        let link = if self.cloud {
-            let link = Link::new(self.link, device.bundle())?;
-            link.connect(Instant::now() + self.deadline).await?;
-            Some(link)
-        } else {
-            None
-        };
-        let inner = Inner {
-            device: Arc::new(device),
-            link,
-            cut,
-            codec: self.codec,
-        };
-        Ok(Client {
-            inner: Arc::new(inner),
-            deadline: self.deadline,
-            priority: self.priority,
-        })
-    }
-}
-
-/// The cut's index, checked against what this device holds.
-fn choose_cut(device: &Device, id: Option<&str>, cloud: bool) -> Result<usize, Error> {
-    let manifest = device.bundle().manifest();
-    let wanted = match (id, cloud) {
-        (Some(id), _) => id,
-        (None, true) => manifest.default_cut.as_str(),
-        (None, false) => {
-            let all = manifest
-                .cuts
-                .iter()
-                .find(|cut| cut.stage == manifest.stages.len());
-            all.map(|cut| cut.id.as_str()).ok_or_else(|| {
-                Error::text(
-                    ErrorKind::Bundle,
-                    "no service was given, and this bundle has no cut behind the last stage; give \
-                     one (--cloud HOST:PORT), or split again with --edge-tail",
-                )
-            })?
-        }
-    };
-    let (index, cut) = manifest.cut(wanted).ok_or_else(|| {
-        let ids: Vec<&str> = manifest.cuts.iter().map(|cut| cut.id.as_str()).collect();
-        let text = format!(
-            "the bundle has no cut `{wanted}`; there are {}",
-            ids.join(", ")
-        );
-        Error::text(ErrorKind::Bundle, text)
-    })?;
-    if !device.holds(cut) {
-        let text = format!("this device does not hold the stages before cut `{wanted}`");
-        return Err(Error::text(ErrorKind::Bundle, text));
-    }
-    if !cloud && cut.stage < manifest.stages.len() {
-        let text = format!("cut `{wanted}` needs a service; give one (--cloud HOST:PORT)");
-        return Err(Error::text(ErrorKind::Bundle, text));
-    }
-    Ok(index)
-}
-
-fn check_codec(cut: &Cut, name: Option<&str>) -> Result<(), Error> {
-    let Some(name) = name else { return Ok(()) };
-    let allowed = || cut.crossing.iter().flat_map(|crossing| &crossing.codecs);
-    if let Some(codec) = allowed().find(|codec| codec.name() == name)
-        && !seamline_codec::can_encode(codec)
-    {
-        let text = format!("codec `{name}` needs a build with the feature `webp`");
-        return Err(Error::text(ErrorKind::Bundle, text));
-    }
-    if cut.crossing.is_empty() || allowed().any(|codec| codec.name() == name) {
-        return Ok(());
-    }
-    let mut names: Vec<&str> = allowed().map(CodecSpec::name).collect();
-    names.sort_unstable();
-    names.dedup();
-    let text = format!(
-        "cut `{}` allows no codec `{name}`; it allows {}",
-        cut.id,
-        names.join(", ")
-    );
-    Err(Error::text(ErrorKind::Bundle, text))
+/// A payload that is sent aside, to learn about the link.
+struct Probe {
+    encoded: Encoded,
+    choice: Choice,
+    _guard: ProbeGuard,
 }
 
 impl Client {
+    pub(crate) fn new(
+        device: Device,
+        link: Option<Link>,
+        fixed: Choice,
+        adaptive: Option<Arc<Adaptive>>,
+        deadline: Duration,
+        priority: u8,
+    ) -> Client {
+        let inner = Inner {
+            device: Arc::new(device),
+            link,
+            fixed,
+            adaptive,
+        };
+        Client {
+            inner: Arc::new(inner),
+            deadline,
+            priority,
+        }
+    }
+
+    /// Connects. Where the service cannot be reached and the device can answer alone, it will.
+    pub(crate) async fn connect(&self) -> Result<(), Error> {
+        let Some(link) = &self.inner.link else {
+            return Ok(());
+        };
+        let error = match link.connect(self.deadline()).await {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        let alone = self.inner.adaptive.as_ref();
+        match alone.filter(|it| error.is_of_the_path() && it.can_go_alone()) {
+            Some(adaptive) => {
+                tracing::warn!(%error, "the device answers alone until the service is there");
+                adaptive.failed(link.path());
+                Ok(())
+            }
+            None => Err(error),
+        }
+    }
+
     /// Begins a client of the bundle in the folder `bundle`.
     pub fn builder(bundle: impl Into<PathBuf>) -> ClientBuilder {
-        ClientBuilder {
-            bundle: bundle.into(),
-            runtime: None,
-            providers: Vec::new(),
-            link: LinkOptions::default(),
-            cloud: false,
-            cut: None,
-            codec: None,
-            deadline: Duration::from_secs(10),
-            priority: DEFAULT_PRIORITY,
-        }
+        ClientBuilder::new(bundle.into())
     }
 
     /// The contract: inputs, outputs, cuts.
@@ -253,9 +120,26 @@ impl Client {
         self.inner.device.bundle().manifest()
     }
 
-    /// The cut that this client uses.
+    pub(crate) fn device(&self) -> &Device {
+        &self.inner.device
+    }
+
+    /// The cut that this client uses; where it adapts, the present choice.
     pub fn cut(&self) -> &Cut {
-        &self.manifest().cuts[self.inner.cut]
+        let adaptive = self.inner.adaptive.as_ref();
+        let cut = adaptive.map_or(self.inner.fixed.cut, |it| it.current().cut);
+        &self.manifest().cuts[cut]
+    }
+
+    /// The link as requests have found it lately; `None` where the client does not adapt.
+    pub fn link_estimate(&self) -> Option<LinkState> {
+        Some(self.adaptation()?.link)
+    }
+
+    /// What the client believes of its link and what it has chosen; `None` where it does not adapt
+    /// ([`ClientBuilder::adaptive`]).
+    pub fn adaptation(&self) -> Option<Adaptation> {
+        Some(self.inner.adaptive.as_ref()?.status())
     }
 
     /// This client, stages and connection shared, with another [`ClientBuilder::deadline`].
@@ -285,24 +169,18 @@ impl Client {
     /// # Errors
     /// [`Error`] where it cannot connect.
     pub async fn with_own_connection(&self) -> Result<Client, Error> {
-        let link = match &self.inner.link {
-            Some(link) => {
-                let link = link.again();
-                link.connect(Instant::now() + self.deadline).await?;
-                Some(link)
-            }
-            None => None,
-        };
         let inner = Inner {
             device: Arc::clone(&self.inner.device),
-            link,
-            cut: self.inner.cut,
-            codec: self.inner.codec.clone(),
+            link: self.inner.link.as_ref().map(Link::again),
+            fixed: self.inner.fixed.clone(),
+            adaptive: self.inner.adaptive.as_ref().map(|it| Arc::new(it.again())),
         };
-        Ok(Client {
+        let client = Client {
             inner: Arc::new(inner),
             ..*self
-        })
+        };
+        client.connect().await?;
+        Ok(client)
     }
 
     /// Answers one request: checks `inputs`, runs the head, sends what crosses, and waits.
@@ -334,9 +212,27 @@ impl Client {
     pub fn prepare_here(&self, inputs: Values) -> Result<Prepared, Error> {
         let started = Instant::now();
         self.inner.device.check(&inputs)?;
-        let encoded = self.run_head(inputs, None)?;
+        let (choice, probe) = self.choose();
+        let (encoded, probe) = match probe {
+            None => (self.run_head(&choice, inputs, None)?, None),
+            Some((aside, guard)) => {
+                let head = self.run_head(&aside, inputs, None)?;
+                let cuts = &self.manifest().cuts;
+                let (from, cut) = (&cuts[aside.cut], &cuts[choice.cut]);
+                let codec = |crossing: &Crossing| choose_codec(&choice, crossing);
+                let encoded = self.inner.device.run_on(from, &head, cut, codec)?;
+                let probe = Probe {
+                    encoded: head,
+                    choice: aside,
+                    _guard: guard,
+                };
+                (encoded, Some(probe))
+            }
+        };
         Ok(Prepared {
             encoded: Arc::new(encoded),
+            choice,
+            probe: Arc::new(Mutex::new(probe)),
             started,
         })
     }
@@ -351,7 +247,11 @@ impl Client {
 
     /// When the answer to a call made now stops being useful.
     pub(crate) fn deadline(&self) -> Instant {
-        Instant::now() + self.deadline
+        self.deadline_of(Instant::now())
+    }
+
+    pub(crate) fn deadline_of(&self, started: Instant) -> Instant {
+        started + self.deadline
     }
 
     pub(crate) async fn send_until(
@@ -359,8 +259,31 @@ impl Client {
         prepared: Prepared,
         deadline: Instant,
     ) -> Result<Answer, Error> {
-        let Prepared { encoded, started } = prepared;
-        let (values, mut answer) = self.finish(&encoded, started, deadline, None).await?;
+        let probe = prepared.probe.lock().take();
+        if let Some(probe) = probe {
+            let client = self.clone();
+            tokio::spawn(async move { client.send_probe(probe).await });
+        }
+        self.look_for_the_service();
+        let Prepared {
+            encoded,
+            choice,
+            started,
+            ..
+        } = prepared;
+        let adaptive = self.inner.adaptive.as_ref();
+        let patience = adaptive.and_then(|it| it.patience(&choice, deadline));
+        let until = patience.unwrap_or(deadline).min(deadline);
+        let finish = self.finish(&choice, &encoded, started, until, None);
+        let (values, mut answer) = match finish.await {
+            Ok(finished) => finished,
+            Err(error) if patience.is_some() && error.is_of_the_path() => {
+                tracing::debug!(%error, "the device goes on alone");
+                self.finish_alone(&choice, encoded, started, deadline, error)
+                    .await?
+            }
+            Err(error) => return Err(error),
+        };
         answer.outputs = self.inner.device.collect(values, None);
         Ok(answer)
     }
@@ -370,14 +293,8 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::Identity`] where the operating system gives no random bytes for its id.
     pub fn session(&self) -> Result<Session, Error> {
-        let id = random_id().map_err(|error| Error::new(ErrorKind::Identity, error))?;
-        Ok(Session {
-            client: self.clone(),
-            // Ids are local to a connection: half of the random bits are plenty.
-            id: (id >> 64) as u64,
-            step: 0,
-            state: Arc::new(Mutex::new(DeviceState::default())),
-        })
+        let (choice, _) = self.choose();
+        Session::new(self.clone(), choice)
     }
 
     /// A stream of frames with several requests in flight.
@@ -392,36 +309,117 @@ impl Client {
         }
     }
 
-    fn run_head(&self, inputs: Values, state: Option<&DeviceState>) -> Result<Encoded, Error> {
-        let choose = |crossing: &Crossing| self.choose_codec(crossing);
-        self.inner
-            .device
-            .run_head(self.cut(), inputs, state, choose)
+    fn path(&self) -> Option<PathStats> {
+        self.inner.link.as_ref()?.path()
     }
 
-    fn choose_codec(&self, crossing: &Crossing) -> CodecSpec {
-        let named = self
-            .inner
-            .codec
-            .as_deref()
-            .and_then(|name| crossing.codecs.iter().find(|codec| codec.name() == name));
-        // A valid manifest has at least one codec for each value.
-        named
-            .or(crossing.codecs.first())
-            .cloned()
-            .unwrap_or(CodecSpec::Raw)
+    /// What the next request does, and what it sends aside.
+    fn choose(&self) -> (Choice, Option<(Choice, ProbeGuard)>) {
+        match &self.inner.adaptive {
+            Some(adaptive) => adaptive.decide(self.path()),
+            None => (self.inner.fixed.clone(), None),
+        }
+    }
+
+    pub(crate) fn run_head(
+        &self,
+        choice: &Choice,
+        inputs: Values,
+        state: Option<&DeviceState>,
+    ) -> Result<Encoded, Error> {
+        let cut = &self.manifest().cuts[choice.cut];
+        let codec = |crossing: &Crossing| choose_codec(choice, crossing);
+        self.inner.device.run_head(cut, inputs, state, codec)
+    }
+
+    /// Sends a probe; what it took is learnt, its answer is not needed.
+    async fn send_probe(self, probe: Probe) {
+        let started = Instant::now();
+        let deadline = started + self.deadline.min(PROBE);
+        let Probe {
+            encoded, choice, ..
+        } = &probe;
+        let finish = self.finish(choice, encoded, started, deadline, None);
+        if let Err(error) = finish.await {
+            tracing::debug!(%error, "a probe of the link");
+        }
+    }
+
+    /// Tries, aside, to reach a service that failed, where it is time to.
+    fn look_for_the_service(&self) {
+        let Some(adaptive) = self.inner.adaptive.as_ref() else {
+            return;
+        };
+        if !adaptive.begins_retry() {
+            return;
+        }
+        let (client, adaptive) = (self.clone(), Arc::clone(adaptive));
+        tokio::spawn(async move {
+            let connected = match &client.inner.link {
+                Some(link) => link.connect(Instant::now() + RETRY).await.is_ok(),
+                None => false,
+            };
+            adaptive.retried(client.path(), connected);
+        });
+    }
+
+    /// Runs the rest of a request whose service did not answer, `because` of this.
+    async fn finish_alone(
+        &self,
+        choice: &Choice,
+        encoded: Arc<Encoded>,
+        started: Instant,
+        deadline: Instant,
+        because: Error,
+    ) -> Result<(Values, Answer), Error> {
+        let adaptive = self.inner.adaptive.as_ref();
+        let Some(whole) = adaptive.and_then(|it| it.alone(self.manifest())) else {
+            return Err(because);
+        };
+        let (client, from, stage) = (self.clone(), choice.cut, whole.stage);
+        let bytes_sent = encoded.bytes();
+        let run = tokio::task::spawn_blocking(move || {
+            let manifest = client.manifest();
+            let whole = manifest.cuts.iter().find(|cut| cut.stage == stage);
+            let from = &manifest.cuts[from];
+            let raw = |_: &Crossing| CodecSpec::Raw;
+            whole.map(|whole| client.inner.device.run_on(from, &encoded, whole, raw))
+        });
+        let run = tokio::time::timeout_at(deadline.into(), run).await;
+        // The device is late too: why the service did not answer is the better reason.
+        let Ok(run) = run else { return Err(because) };
+        let run = run.map_err(|error| Error::new(ErrorKind::Runtime, error))?;
+        let Some(encoded) = run.transpose()? else {
+            return Err(because);
+        };
+        let timings = Timings {
+            edge: encoded.run,
+            total: started.elapsed(),
+            ..Timings::default()
+        };
+        let answer = Answer {
+            outputs: Vec::new(),
+            timings,
+            cut: whole.id.clone(),
+            codec: None,
+            bytes_sent,
+            bytes_received: 0,
+            batch_size: 0,
+        };
+        Ok((encoded.local, answer))
     }
 
     /// Sends what was encoded, where the cut has a tail, and gives all values and an answer whose
     /// outputs are still to be filled in.
-    async fn finish(
+    pub(crate) async fn finish(
         &self,
+        choice: &Choice,
         encoded: &Encoded,
         started: Instant,
         deadline: Instant,
         step: Option<Step>,
     ) -> Result<(Values, Answer), Error> {
-        let cut = self.cut();
+        let cut = &self.manifest().cuts[choice.cut];
         let mut values = encoded.local.clone();
         let mut timings = Timings {
             edge: encoded.run,
@@ -432,11 +430,8 @@ impl Client {
             outputs: Vec::new(),
             timings,
             cut: cut.id.clone(),
-            bytes_sent: encoded
-                .payloads
-                .iter()
-                .map(|payload| payload.len() as u64)
-                .sum(),
+            codec: encoded.codec(),
+            bytes_sent: encoded.bytes(),
             bytes_received: 0,
             batch_size: 0,
         };
@@ -448,9 +443,7 @@ impl Client {
                 )
             })?;
             let sent = Instant::now();
-            let reply = link
-                .request(self.inner.cut, self.priority, deadline, step, encoded)
-                .await?;
+            let reply = self.ask(link, choice, deadline, step, encoded).await?;
             let round_trip = sent.elapsed();
             let decoding = Instant::now();
             self.inner
@@ -458,68 +451,58 @@ impl Client {
                 .decode(cut, &reply.tensors, &reply.payloads, &mut values)?;
             let time = Duration::from_micros;
             let server = &reply.timings;
-            let in_service =
-                time(server.queue_us + server.decode_us + server.run_us + server.encode_us);
-            timings.wire = round_trip.saturating_sub(in_service);
+            timings.wire = round_trip.saturating_sub(in_service(server));
             timings.queue = time(server.queue_us);
             timings.cloud = time(server.run_us);
-            timings.decode = time(server.decode_us + server.encode_us) + decoding.elapsed();
+            timings.decode = time(server.decode_us)
+                .saturating_add(time(server.encode_us))
+                .saturating_add(decoding.elapsed());
             answer.batch_size = server.batch_size;
             answer.bytes_received = reply
                 .payloads
                 .iter()
                 .map(|payload| payload.len() as u64)
                 .sum();
+        } else if let (Some(adaptive), Some(option)) = (&self.inner.adaptive, choice.option) {
+            adaptive.answered_here(option, encoded);
         }
         timings.total = started.elapsed();
         answer.timings = timings;
         Ok((values, answer))
     }
+
+    /// Asks the service; what that took, or that it failed, is learnt.
+    async fn ask(
+        &self,
+        link: &Link,
+        choice: &Choice,
+        deadline: Instant,
+        step: Option<Step>,
+        encoded: &Encoded,
+    ) -> Result<Reply, Error> {
+        let learning = self.inner.adaptive.as_ref().zip(choice.option);
+        let learning = learning.map(|(it, option)| (it, it.begin(encoded.bytes()), option));
+        let request = link.request(choice.cut, self.priority, deadline, step, encoded);
+        let result = request.await;
+        if let Some((adaptive, upload, option)) = learning {
+            match &result {
+                Ok(reply) => upload.answered(option, encoded, reply, link.path()),
+                Err(error) if error.is_of_the_path() => adaptive.failed(link.path()),
+                Err(_) => {}
+            }
+        }
+        result
+    }
 }
 
-/// A session of a recurrent net. Its state lives on the device for the head and in the service
-/// for the tail; a failed step leaves both as they were.
-pub struct Session {
-    client: Client,
-    id: u64,
-    step: u64,
-    state: Arc<Mutex<DeviceState>>,
-}
-
-impl Session {
-    /// Answers the next step. State inputs are not given; state outputs are not returned.
-    ///
-    /// # Errors
-    /// As [`Client::infer`].
-    pub async fn infer(&mut self, inputs: Values) -> Result<Answer, Error> {
-        let started = Instant::now();
-        self.client.inner.device.check(&inputs)?;
-        let (client, state) = (self.client.clone(), Arc::clone(&self.state));
-        let head = move || client.run_head(inputs, Some(&state.lock()));
-        let encoded = tokio::task::spawn_blocking(head)
-            .await
-            .map_err(|error| Error::new(ErrorKind::Runtime, error))??;
-        let step = Step {
-            session: self.id,
-            step: self.step,
-        };
-        let deadline = started + self.client.deadline;
-        let finished = self
-            .client
-            .finish(&encoded, started, deadline, Some(step))
-            .await;
-        let (values, mut answer) = finished?;
-        answer.outputs = self
-            .client
-            .inner
-            .device
-            .collect(values, Some(&mut self.state.lock()));
-        self.step += 1;
-        Ok(answer)
-    }
-
-    /// Steps that were answered.
-    pub fn steps(&self) -> u64 {
-        self.step
-    }
+fn choose_codec(choice: &Choice, crossing: &Crossing) -> CodecSpec {
+    let named = choice
+        .codec
+        .as_deref()
+        .and_then(|name| crossing.codecs.iter().find(|codec| codec.name() == name));
+    // A valid manifest has at least one codec for each value.
+    named
+        .or(crossing.codecs.first())
+        .cloned()
+        .unwrap_or(CodecSpec::Raw)
 }

@@ -2,6 +2,7 @@
 //! the answer is there, decode it and put the outputs together.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -28,6 +29,8 @@ pub(crate) struct Encoded {
     pub(crate) tensors: Vec<TensorHeader>,
     /// Their payloads.
     pub(crate) payloads: Vec<Bytes>,
+    /// Their codecs' names.
+    pub(crate) codecs: Vec<&'static str>,
     /// Outputs and state that the head made itself.
     pub(crate) local: Values,
     /// Time of the head.
@@ -114,44 +117,27 @@ impl Device {
     ) -> Result<Encoded, Error> {
         let started = Instant::now();
         self.add_state(&mut values, state)?;
-        self.chain
-            .lock()
-            .run(0..cut.stage, &mut values)
-            .map_err(|error| Error::new(ErrorKind::Runtime, error))?;
-        let run = started.elapsed();
+        self.run_stages(0..cut.stage, &mut values)?;
+        encode(cut, values, started.elapsed(), choose)
+    }
+
+    /// Goes on from the head of the cut `from`, which made `head`, to the head of `cut` behind it.
+    pub(crate) fn run_on(
+        &self,
+        from: &Cut,
+        head: &Encoded,
+        cut: &Cut,
+        choose: impl Fn(&Crossing) -> CodecSpec,
+    ) -> Result<Encoded, Error> {
         let started = Instant::now();
-        let mut tensors = Vec::with_capacity(cut.crossing.len());
-        let mut payloads = Vec::with_capacity(cut.crossing.len());
-        for crossing in &cut.crossing {
-            let name = &crossing.spec.name;
-            let tensor = values.get(name).ok_or_else(|| {
-                Error::new(
-                    ErrorKind::Bundle,
-                    Text(format!("the head made no `{name}`")),
-                )
-            })?;
-            let spec = choose(crossing);
-            let payload = codec::encode_bytes(&spec, tensor).map_err(|error| {
-                Error::new(
-                    ErrorKind::Runtime,
-                    Text(format!("`{name}` as {spec}: {error}")),
-                )
-            })?;
-            tensors.push(TensorHeader {
-                codec: spec.id(),
-                dtype: tensor.dtype().code(),
-                shape: tensor.shape().iter().map(|&dim| dim as u64).collect(),
-                bytes: payload.len() as u64,
-            });
-            payloads.push(payload);
-        }
-        Ok(Encoded {
-            tensors,
-            payloads,
-            local: values,
-            run,
-            encode: started.elapsed(),
-        })
+        let mut values = head.local.clone();
+        self.run_stages(from.stage..cut.stage, &mut values)?;
+        encode(cut, values, head.run + started.elapsed(), choose)
+    }
+
+    fn run_stages(&self, stages: Range<usize>, values: &mut Values) -> Result<(), Error> {
+        let run = self.chain.lock().run(stages, values);
+        run.map_err(|error| Error::new(ErrorKind::Runtime, error))
     }
 
     /// Adds state inputs: what `state` kept, or zeros at the first step.
@@ -256,6 +242,70 @@ impl Device {
         outputs
             .filter_map(|spec| Some((spec.name.clone(), values.remove(&spec.name)?)))
             .collect()
+    }
+}
+
+/// Encodes what crosses at `cut`, each value with the codec that `choose` gives for it. `run` is the
+/// time of the head.
+fn encode(
+    cut: &Cut,
+    values: Values,
+    run: Duration,
+    choose: impl Fn(&Crossing) -> CodecSpec,
+) -> Result<Encoded, Error> {
+    let started = Instant::now();
+    let mut tensors = Vec::with_capacity(cut.crossing.len());
+    let mut payloads = Vec::with_capacity(cut.crossing.len());
+    let mut codecs = Vec::with_capacity(cut.crossing.len());
+    for crossing in &cut.crossing {
+        let name = &crossing.spec.name;
+        let tensor = values.get(name).ok_or_else(|| {
+            Error::new(
+                ErrorKind::Bundle,
+                Text(format!("the head made no `{name}`")),
+            )
+        })?;
+        let spec = choose(crossing);
+        let payload = codec::encode_bytes(&spec, tensor).map_err(|error| {
+            Error::new(
+                ErrorKind::Runtime,
+                Text(format!("`{name}` as {spec}: {error}")),
+            )
+        })?;
+        tensors.push(TensorHeader {
+            codec: spec.id(),
+            dtype: tensor.dtype().code(),
+            shape: tensor.shape().iter().map(|&dim| dim as u64).collect(),
+            bytes: payload.len() as u64,
+        });
+        payloads.push(payload);
+        codecs.push(spec.name());
+    }
+    Ok(Encoded {
+        tensors,
+        payloads,
+        codecs,
+        local: values,
+        run,
+        encode: started.elapsed(),
+    })
+}
+
+impl Encoded {
+    /// Payload bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.payloads
+            .iter()
+            .map(|payload| payload.len() as u64)
+            .sum()
+    }
+
+    /// The codec of what crosses, several different ones joined by `+`; `None` where nothing does.
+    pub(crate) fn codec(&self) -> Option<String> {
+        let mut names = self.codecs.clone();
+        names.sort_unstable();
+        names.dedup();
+        (!names.is_empty()).then(|| names.join("+"))
     }
 }
 

@@ -64,6 +64,12 @@ impl Error {
         self.kind
     }
 
+    /// Whether the service could not be asked, or did not answer in time: the device may answer
+    /// alone.
+    pub(crate) fn is_of_the_path(&self) -> bool {
+        self.is_retryable() || self.kind == ErrorKind::Deadline
+    }
+
     /// Whether the same request may succeed later, or on another replica.
     pub fn is_retryable(&self) -> bool {
         matches!(

@@ -20,27 +20,37 @@
 //!
 //! [`ClientBuilder::build_blocking`] gives the same without an async runtime,
 //! [`Client::stream`] keeps several frames in flight, [`Client::session`] carries the state of a
-//! recurrent net.
+//! recurrent net. Where the bundle was planned (it has a `costs.json`), each request takes the cut
+//! that is best at the moment: [`ClientBuilder::adaptive`], [`Client::adaptation`].
 
 #![forbid(unsafe_code)]
 
+pub mod adapt;
+mod adaptive;
 mod answer;
 mod blocking;
+mod builder;
 mod client;
 mod device;
 mod error;
 mod link;
 mod probe;
+mod session;
 mod stream;
 
+pub use adaptive::Adaptation;
 pub use answer::{Answer, Timings};
 pub use blocking::BlockingClient;
-pub use client::{Client, ClientBuilder, Prepared, Session};
+pub use builder::ClientBuilder;
+pub use client::{Client, Prepared};
 pub use device::Values;
 pub use error::{Error, ErrorKind};
 pub use probe::{LinkProbe, LinkProber, ProbedRate};
 pub use seamline_assets::Store;
 pub use seamline_net::{Congestion, TransportOptions};
 pub use seamline_ort::{Provider, Runtime, RuntimeError, RuntimeOptions, locate};
-pub use seamline_plan::{DType, Dim, Element, InputError, Tensor, TensorSpec, read_input};
+pub use seamline_plan::{
+    DType, Dim, Element, InputError, LinkState, Tensor, TensorSpec, read_input,
+};
+pub use session::Session;
 pub use stream::{Answers, FrameId, FrameSender, StreamMode, StreamOptions};

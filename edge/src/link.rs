@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use seamline_net::identity::{ClientIdentity, Trust};
 use seamline_net::{
     Client, ClientConnection, ClientOptions, ConnectError, ConnectErrorKind, ContractHandle,
-    OpenError, Reply, Request, RequestError, TransportOptions, random_id,
+    OpenError, PathStats, Reply, Request, RequestError, TransportOptions, random_id,
 };
 use seamline_plan::{Bundle, Fingerprint};
 use seamline_wire::ErrorCode;
@@ -139,6 +139,14 @@ impl Link {
                 }
             }
         }
+    }
+
+    /// What is known of the path; `None` without a connection, or while one is made.
+    pub(crate) fn path(&self) -> Option<PathStats> {
+        let state = self.state.try_lock().ok()?;
+        let live = state.live.as_ref()?;
+        let is_open = live.connection.closed_reason().is_none();
+        is_open.then(|| live.connection.path())
     }
 
     /// Closes the connection for good.

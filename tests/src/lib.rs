@@ -1,5 +1,6 @@
 //! What the end-to-end tests share: the runtime, trained models, identities, a running service.
 
+pub mod adaptation;
 pub mod law;
 pub mod link;
 

@@ -78,7 +78,7 @@ fn print_answer(source: &str, answer: &Answer) {
     seamline_plan::outln!("  {}", describe(answer));
 }
 
-/// `cut s12, 12.3 KB sent; 4.2 ms: edge 1.1, …`.
+/// `cut s12, codec f16, 12300 bytes sent, batch of 1; 4.2 ms: edge 1.1, …`.
 fn describe(answer: &Answer) -> String {
     let steps: Vec<String> = steps(&answer.timings)
         .iter()
@@ -86,8 +86,9 @@ fn describe(answer: &Answer) -> String {
         .collect();
     let total = answer.timings.total.as_secs_f64() * 1e3;
     format!(
-        "cut {}, {} bytes sent, batch of {}; {total:.2} ms: {}",
+        "cut {}, codec {}, {} bytes sent, batch of {}; {total:.2} ms: {}",
         answer.cut,
+        answer.codec.as_deref().unwrap_or("none"),
         answer.bytes_sent,
         answer.batch_size,
         steps.join(", ")
@@ -128,6 +129,7 @@ fn document(source: &str, answer: &Answer) -> serde_json::Value {
         "input": source,
         "outputs": outputs,
         "cut": answer.cut,
+        "codec": answer.codec,
         "bytes_sent": answer.bytes_sent,
         "bytes_received": answer.bytes_received,
         "batch_size": answer.batch_size,

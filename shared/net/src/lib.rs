@@ -21,7 +21,7 @@ mod transport;
 pub mod identity;
 
 pub use client::{
-    Client, ClientConnection, ClientEndpoint, ClientOptions, ContractHandle, PathCounts, Reply,
+    Client, ClientConnection, ClientEndpoint, ClientOptions, ContractHandle, PathStats, Reply,
     Request, WireTimes, random_id,
 };
 pub use error::{

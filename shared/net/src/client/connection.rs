@@ -32,13 +32,19 @@ impl ContractHandle {
     }
 }
 
-/// What has passed on a connection's path.
+/// What QUIC measured of a connection's path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PathCounts {
-    /// Packets that this side sent.
+pub struct PathStats {
+    /// The round trip, smoothed (RFC 9002).
+    pub rtt: Duration,
+    /// The least round trip.
+    pub min_rtt: Duration,
+    /// Packets that were sent.
     pub sent_packets: u64,
-    /// Those that were not acknowledged in time and sent again.
+    /// Those of them that were lost.
     pub lost_packets: u64,
+    /// Datagrams that came.
+    pub received_datagrams: u64,
     /// Bytes of UDP payload that this side sent.
     pub sent_bytes: u64,
     /// Bytes of UDP payload that came.
@@ -192,12 +198,15 @@ impl ClientConnection {
         self.shared.quic.rtt()
     }
 
-    /// What has passed on the path so far.
-    pub fn path(&self) -> PathCounts {
+    /// What QUIC measured of the path so far.
+    pub fn path(&self) -> PathStats {
         let stats = self.shared.quic.stats();
-        PathCounts {
+        PathStats {
+            rtt: stats.path.rtt,
+            min_rtt: stats.path.min_rtt,
             sent_packets: stats.path.sent_packets,
             lost_packets: stats.path.lost_packets,
+            received_datagrams: stats.udp_rx.datagrams,
             sent_bytes: stats.udp_tx.bytes,
             received_bytes: stats.udp_rx.bytes,
         }

@@ -5,5 +5,5 @@ mod connection;
 mod request;
 
 pub use connect::{Client, ClientEndpoint, ClientOptions};
-pub use connection::{ClientConnection, ContractHandle, PathCounts};
+pub use connection::{ClientConnection, ContractHandle, PathStats};
 pub use request::{Reply, Request, WireTimes, random_id};
