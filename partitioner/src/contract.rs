@@ -170,7 +170,12 @@ fn read_inputs(model: &Model, stages: &Stages) -> Vec<ValueId> {
     model.graph.inputs.iter().copied().filter(reads).collect()
 }
 
-fn crossing(model: &Model, id: ValueId, options: &SplitOptions) -> Result<Crossing, SplitError> {
+/// The value `id` as it crosses: its spec, codecs and a batch axis that is still to be proven.
+pub(crate) fn crossing(
+    model: &Model,
+    id: ValueId,
+    options: &SplitOptions,
+) -> Result<Crossing, SplitError> {
     let spec = spec(model, id)?;
     let reference = model.facts(id).reference.clone();
     let reference = reference.ok_or_else(|| SplitError::UnknownType {
@@ -192,17 +197,21 @@ fn crossing(model: &Model, id: ValueId, options: &SplitOptions) -> Result<Crossi
 
 fn reply(model: &Model, id: ValueId) -> Result<Reply, SplitError> {
     let spec = spec(model, id)?;
-    let codec = if spec.dtype.is_float() || spec.dtype == DType::U8 {
+    let batch_axis = batch_axis(model, &spec);
+    Ok(Reply {
+        codec: reply_codec(spec.dtype),
+        spec,
+        batch_axis,
+    })
+}
+
+/// How an output comes back.
+pub(crate) fn reply_codec(dtype: DType) -> CodecSpec {
+    if dtype.is_float() || dtype == DType::U8 {
         CodecSpec::Raw
     } else {
         CodecSpec::Packed
-    };
-    let batch_axis = batch_axis(model, &spec);
-    Ok(Reply {
-        spec,
-        codec,
-        batch_axis,
-    })
+    }
 }
 
 /// The axis that has the batch symbol, where exactly one has it.
