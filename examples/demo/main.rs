@@ -1,7 +1,6 @@
 //! `cargo demo`: a trained model is cut in two, its head runs here, its activations travel over
 //! QUIC to a service on loopback, the tail finishes there in batches, and the answers come back.
 
-mod pages;
 mod report;
 
 use std::net::SocketAddr;
@@ -16,12 +15,12 @@ use seamline_assets::{FONT, MODELS, PAGE_PHOTOGRAPH, Store};
 use seamline_cloud::config::ServeConfig;
 use seamline_cloud::{ADMIN_TOKEN_FILE, Service, identity};
 use seamline_edge::{Answer, Client, Runtime, RuntimeOptions, Tensor, Values, locate};
+use seamline_examples::text::{self, Page};
 use seamline_partitioner::{
     ImagePreprocess, Model, Resize, Source, SplitOptions, find_seams, split,
 };
 use seamline_plan::error_text;
 
-use pages::Page;
 use report::{Outcome, Report};
 
 const MODEL: &str = "orientation";
@@ -93,7 +92,7 @@ async fn demo(arguments: &Arguments) -> anyhow::Result<Report> {
     say(format!("cut       {seam}"));
 
     let upright = upright_pages(&store)?;
-    let pages = pages::rotations(&upright);
+    let pages = text::rotations(&upright);
     say(format!(
         "pages     {} of text, in all four rotations",
         pages.len()
@@ -205,9 +204,9 @@ fn cheapest_in_the_middle(model: &Model) -> anyhow::Result<String> {
 }
 
 fn upright_pages(store: &Store) -> anyhow::Result<Vec<RgbImage>> {
-    let text = include_str!("../../LICENSE-APACHE");
+    let licence = include_str!("../../LICENSE-APACHE");
     let font = std::fs::read(store.get(&FONT)?)?;
-    let mut upright = pages::render(font, text, RENDERED_PAGES)?;
+    let mut upright = text::render(font, licence, RENDERED_PAGES)?;
     upright.push(image::open(store.get(&PAGE_PHOTOGRAPH)?)?.into_rgb8());
     Ok(upright)
 }

@@ -178,7 +178,7 @@ pub(crate) fn read_by_nodes(model: &Model) -> Vec<ValueId> {
     model.graph.inputs.iter().copied().filter(is_read).collect()
 }
 
-/// A value that crosses, with its codecs; its batch axis is a candidate.
+/// The value `id` as it crosses: its spec, codecs and a batch axis that is still to be proven.
 pub(crate) fn crossing(
     model: &Model,
     id: ValueId,
@@ -209,17 +209,21 @@ pub(crate) fn crossing(
 
 fn reply(model: &Model, id: ValueId) -> Result<Reply, SplitError> {
     let spec = spec(model, id)?;
-    let codec = if spec.dtype.is_float() || spec.dtype == DType::U8 {
+    let batch_axis = batch_axis(model, &spec);
+    Ok(Reply {
+        codec: reply_codec(spec.dtype),
+        spec,
+        batch_axis,
+    })
+}
+
+/// How an output comes back.
+pub(crate) fn reply_codec(dtype: DType) -> CodecSpec {
+    if dtype.is_float() || dtype == DType::U8 {
         CodecSpec::Raw
     } else {
         CodecSpec::Packed
-    };
-    let batch_axis = batch_axis(model, &spec);
-    Ok(Reply {
-        spec,
-        codec,
-        batch_axis,
-    })
+    }
 }
 
 /// The axis that has the batch symbol, where exactly one has it.

@@ -313,9 +313,18 @@ impl Model {
         names: &[String],
         inputs: &BTreeMap<String, Tensor>,
     ) -> Result<Vec<Tensor>, ModelError> {
-        let bytes = self.whole.encode_with_outputs(names);
-        let mut session = self.session_of(runtime, &bytes, Optimization::Off)?;
+        let mut session = self.session_with_outputs(runtime, names)?;
         self.run(&mut session, inputs)
+    }
+
+    /// A session of the whole model, its optimisations off, with `names` as its outputs.
+    pub(crate) fn session_with_outputs(
+        &self,
+        runtime: &Runtime,
+        names: &[String],
+    ) -> Result<Session, ModelError> {
+        let bytes = self.whole.encode_with_outputs(names);
+        self.session_of(runtime, &bytes, Optimization::Off)
     }
 
     /// A session of the whole model.

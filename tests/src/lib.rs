@@ -27,6 +27,8 @@ use tokio::task::JoinHandle;
 
 use link::LinkProxy;
 
+pub use seamline_examples::calibration;
+
 /// The process's ONNX Runtime, fetched where it is not here yet.
 pub fn runtime() -> Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();

