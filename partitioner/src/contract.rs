@@ -249,16 +249,7 @@ const PICTURE_CODECS: [CodecSpec; 8] = [
 
 /// What a value can be sent as, the default first: unchanged floats, packed integers.
 fn codecs(spec: &TensorSpec, reference: &[u64]) -> Vec<CodecSpec> {
-    let mut codecs = match spec.dtype {
-        DType::F32 => {
-            let mut codecs = vec![CodecSpec::Raw, CodecSpec::F16];
-            codecs.extend(scale_axis(reference).map(|axis| CodecSpec::Int8 { axis }));
-            codecs
-        }
-        dtype if dtype.is_float() => vec![CodecSpec::Raw],
-        DType::U8 | DType::I8 => vec![CodecSpec::Raw, CodecSpec::Packed],
-        _ => vec![CodecSpec::Packed, CodecSpec::Raw],
-    };
+    let mut codecs = sized_codecs(spec.dtype, reference);
     codecs.extend(
         PICTURE_CODECS
             .into_iter()
@@ -268,6 +259,20 @@ fn codecs(spec: &TensorSpec, reference: &[u64]) -> Vec<CodecSpec> {
         codecs.push(CodecSpec::Zstd);
     }
     codecs
+}
+
+/// Those that make payloads of one length for a size.
+fn sized_codecs(dtype: DType, reference: &[u64]) -> Vec<CodecSpec> {
+    match dtype {
+        DType::F32 => {
+            let mut codecs = vec![CodecSpec::Raw, CodecSpec::F16];
+            codecs.extend(scale_axis(reference).map(|axis| CodecSpec::Int8 { axis }));
+            codecs
+        }
+        dtype if dtype.is_float() => vec![CodecSpec::Raw],
+        DType::U8 | DType::I8 => vec![CodecSpec::Raw, CodecSpec::Packed],
+        _ => vec![CodecSpec::Packed, CodecSpec::Raw],
+    }
 }
 
 fn takes(codec: &CodecSpec, spec: &TensorSpec) -> bool {
@@ -299,7 +304,7 @@ fn scale_axis(reference: &[u64]) -> Option<usize> {
 /// Bytes of a value by the codec called `name`; `None` where it does not take it, or where sizes
 /// alone do not tell.
 pub(crate) fn bytes_by(name: &str, dtype: DType, shape: &[u64]) -> Option<u64> {
-    let codecs = codecs(dtype, shape);
+    let codecs = sized_codecs(dtype, shape);
     let codec = codecs.iter().find(|codec| codec.name() == name)?;
     seamline_codec::expected_len(codec, dtype, shape)
 }
