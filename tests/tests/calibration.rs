@@ -37,7 +37,9 @@ fn open(name: &str, count: usize, states: &[&str]) -> (Model, Calibration) {
 fn spread(model: &Model, count: usize) -> Vec<Seam> {
     let listed = find_seams(model, &[]).unwrap().listed;
     let last = listed.len() - 1;
-    (0..count).map(|index| listed[index * last / (count - 1)].clone()).collect()
+    (0..count)
+        .map(|index| listed[index * last / (count - 1)].clone())
+        .collect()
 }
 
 #[test]
@@ -63,25 +65,47 @@ fn explore() {
             Evaluator::new(&runtime(), &model, &calibration, &MetricChoice::default()).unwrap();
         println!("{name}: {:?} {:?}", evaluator.record(), started.elapsed());
         let started = Instant::now();
-        let attacker =
-            Attacker::new(&runtime(), &model, &calibration, &LeakageOptions::default());
+        let attacker = Attacker::new(&runtime(), &model, &calibration, &LeakageOptions::default());
         match &attacker {
             Ok(attacker) => println!("  {:?} {:?}", attacker.record(), started.elapsed()),
             Err(error) => println!("  {error} {:?}", started.elapsed()),
         }
         let seams = spread(&model, 6);
-        let mut all = vec![("input".to_owned(), SeamSessions::of_input(&runtime(), &model).unwrap())];
+        let mut all = vec![(
+            "input".to_owned(),
+            SeamSessions::of_input(&runtime(), &model).unwrap(),
+        )];
         for seam in &seams {
-            let label = format!("{} {:.2} {:?}", seam.id, seam.depth(), seam.names(&model.graph));
-            all.push((label, SeamSessions::of_seam(&runtime(), &model, seam).unwrap()));
+            let label = format!(
+                "{} {:.2} {:?}",
+                seam.id,
+                seam.depth(),
+                seam.names(&model.graph)
+            );
+            all.push((
+                label,
+                SeamSessions::of_seam(&runtime(), &model, seam).unwrap(),
+            ));
         }
         for (label, mut sessions) in all {
-            let shapes: Vec<_> = sessions.crossing().iter().map(|c| c.reference.clone()).collect();
+            let shapes: Vec<_> = sessions
+                .crossing()
+                .iter()
+                .map(|c| c.reference.clone())
+                .collect();
             println!("  {label} {shapes:?}");
             let started = Instant::now();
-            let found = evaluator.seam(&mut sessions, &["raw", "f16", "int8"]).unwrap();
+            let found = evaluator
+                .seam(&mut sessions, &["raw", "f16", "int8"])
+                .unwrap();
             let evaluated = started.elapsed();
-            for Evaluation { codec, figure, up_bytes, down_bytes } in found {
+            for Evaluation {
+                codec,
+                figure,
+                up_bytes,
+                down_bytes,
+            } in found
+            {
                 let started = Instant::now();
                 let leaks = match &attacker {
                     Ok(attacker) => match leakage(attacker, &mut sessions, &calibration, &codec) {
@@ -91,7 +115,10 @@ fn explore() {
                     },
                     Err(_) => String::new(),
                 };
-                println!("    {codec} {figure:?} up {up_bytes} down {down_bytes} ({evaluated:?}) {leaks} ({:?})", started.elapsed());
+                println!(
+                    "    {codec} {figure:?} up {up_bytes} down {down_bytes} ({evaluated:?}) {leaks} ({:?})",
+                    started.elapsed()
+                );
             }
         }
     }

@@ -640,13 +640,21 @@ async fn a_picture_can_be_sent_as_png_or_jpeg() {
         let answer = client.infer(inputs.clone()).await.unwrap();
         let raw = raw.get_or_insert_with(|| answer.clone());
         println!("{codec}: {} bytes", answer.bytes_sent);
-        let expected: Vec<Tensor> = raw.outputs().iter().map(|(_, tensor)| tensor.clone()).collect();
+        let expected: Vec<Tensor> = raw
+            .outputs()
+            .iter()
+            .map(|(_, tensor)| tensor.clone())
+            .collect();
         if codec.starts_with("jpeg") {
             assert!(answer.bytes_sent < raw.bytes_sent / 10);
             assert!(off(&expected, &answer) <= 0.1, "{codec}");
         } else {
             let got: Vec<&Tensor> = answer.outputs().iter().map(|(_, tensor)| tensor).collect();
-            assert!(got.iter().zip(&expected).all(|(a, b)| a.bytes() == b.bytes()));
+            assert!(
+                got.iter()
+                    .zip(&expected)
+                    .all(|(a, b)| a.bytes() == b.bytes())
+            );
         }
     }
     let refused = service.client(&bundle).codec("jpeg77").build().await;

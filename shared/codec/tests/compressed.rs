@@ -99,7 +99,10 @@ fn lossy_pictures_are_as_close_as_their_quality_says() {
         }
         let (bytes, back) = trip(name, &scene);
         let got = psnr(scene.bytes(), back.bytes());
-        println!("{name}: {bytes} of {} bytes, {got:.1} dB", scene.bytes().len());
+        println!(
+            "{name}: {bytes} of {} bytes, {got:.1} dB",
+            scene.bytes().len()
+        );
         assert!(got >= least, "{name}: {got:.1} dB; expected {least}");
         assert!(bytes < scene.bytes().len() / 2, "{name}: {bytes} bytes");
         if name.ends_with("95") || name.ends_with("90") {
@@ -203,16 +206,27 @@ fn a_picture_of_another_kind_is_refused_by_its_header() {
             continue;
         }
         let payload = encode_bytes(&spec(name), &scene).unwrap();
-        for shape in [[1, 32, 24, 3], [1, 24, 31, 3], [1, 23, 32, 3], [1, 48, 64, 3]] {
+        for shape in [
+            [1, 32, 24, 3],
+            [1, 24, 31, 3],
+            [1, 23, 32, 3],
+            [1, 48, 64, 3],
+        ] {
             let text = refused(&spec(name), DType::U8, &shape, &payload);
             assert!(text.contains("has 32 × 24 pixels of 3 channels"), "{text}");
         }
         let text = refused(&spec(name), DType::U8, &[2, 24, 32, 3], &payload);
-        assert!(text.contains("picture 1") && text.contains("missing"), "{text}");
+        assert!(
+            text.contains("picture 1") && text.contains("missing"),
+            "{text}"
+        );
         for other in ["png", "jpeg75", "webp75"] {
             if other != name {
                 let text = refused(&spec(other), DType::U8, scene.shape(), &payload);
-                assert!(text.contains(" header") || text.contains("end mark"), "{text}");
+                assert!(
+                    text.contains(" header") || text.contains("end mark"),
+                    "{text}"
+                );
             }
         }
     }
@@ -255,7 +269,12 @@ fn what_decoders_read_differently_or_at_length_is_refused() {
     let text = refuse(&edited(&png, 28, &[1]));
     assert!(text.contains("interlace 1"), "{text}");
     let file = &png[4..];
-    let animated = [&file[..33], b"\0\0\0\x08acTL\0\0\0\x01\0\0\0\0\0\0\0\0", &file[33..]].concat();
+    let animated = [
+        &file[..33],
+        b"\0\0\0\x08acTL\0\0\0\x01\0\0\0\0\0\0\0\0",
+        &file[33..],
+    ]
+    .concat();
     assert!(refuse(&framed(&animated)).contains("animated"));
     let text = refuse(&framed(&[file, b"more"].concat()));
     assert!(text.contains("4 bytes behind its end"), "{text}");
@@ -281,7 +300,10 @@ fn a_webp_decodes_without_its_encoder_and_only_in_its_simple_form() {
     let mut extended = file.clone();
     extended[12..16].copy_from_slice(b"VP8X");
     let text = decode(&extended).unwrap_err().to_string();
-    assert!(text.contains("expected `VP8 `, the simple lossy form"), "{text}");
+    assert!(
+        text.contains("expected `VP8 `, the simple lossy form"),
+        "{text}"
+    );
     let mut large = file.clone();
     large[26..30].copy_from_slice(&[0xff, 0x3f, 0xff, 0x3f]);
     let text = decode(&large).unwrap_err().to_string();
@@ -296,9 +318,13 @@ fn a_zstandard_frame_of_other_size_is_refused_before_it_is_unpacked() {
     let zeros = Tensor::zeros(DType::F32, vec![1 << 20]).unwrap();
     let payload = encode_bytes(&CodecSpec::Zstd, &zeros).unwrap();
     assert!(payload.len() < 1024, "{}", payload.len());
-    let refuse = |shape: &[usize], payload: &[u8]| refused(&CodecSpec::Zstd, DType::F32, shape, payload);
+    let refuse =
+        |shape: &[usize], payload: &[u8]| refused(&CodecSpec::Zstd, DType::F32, shape, payload);
     let text = refuse(&[1 << 10], &payload);
-    assert!(text.contains("states 4194304 bytes; the tensor has 4096"), "{text}");
+    assert!(
+        text.contains("states 4194304 bytes; the tensor has 4096"),
+        "{text}"
+    );
     refuse(&[1 << 30], &payload);
     let text = refuse(&[1 << 20], &payload.repeat(2));
     assert!(text.contains("the frame has"), "{text}");
@@ -306,14 +332,23 @@ fn a_zstandard_frame_of_other_size_is_refused_before_it_is_unpacked() {
     // A skippable frame, and one that does not state its size.
     let skippable = bytes_of("502a4d18 08000000 0000000000000000");
     refuse(&[4], &skippable);
-    let text = refuse(&[4], &bytes_of("28b52ffd 00 58 410000 00000000000000000000"));
+    let text = refuse(
+        &[4],
+        &bytes_of("28b52ffd 00 58 410000 00000000000000000000"),
+    );
     assert!(text.contains("does not state its size"), "{text}");
     let bools = encode_bytes(
         &CodecSpec::Zstd,
         &Tensor::from_vec(vec![9], vec![7u8; 9]).unwrap(),
     );
     let error = decode(&CodecSpec::Zstd, DType::Bool, &[9], &bools.unwrap()).unwrap_err();
-    assert!(matches!(error, CodecError::Boolean { element: 0, value: 7 }));
+    assert!(matches!(
+        error,
+        CodecError::Boolean {
+            element: 0,
+            value: 7
+        }
+    ));
 }
 
 proptest! {

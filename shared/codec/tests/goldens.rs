@@ -120,7 +120,11 @@ fn zstd_decodes_bytes_by_significance() {
         decode(&CodecSpec::Zstd, dtype, shape, &payload).unwrap()
     };
     // A frame header, the content's size, a stored block: 1.0 and -2.5.
-    let floats = decoded(DType::F32, &[2], "28b52ffd 20 08 410000 0000 0000 8020 3fc0");
+    let floats = decoded(
+        DType::F32,
+        &[2],
+        "28b52ffd 20 08 410000 0000 0000 8020 3fc0",
+    );
     assert_eq!(floats.as_slice::<f32>().unwrap(), [1.0, -2.5]);
     // A block of one byte, repeated.
     let integers = decoded(DType::I16, &[2, 2], "28b52ffd 20 08 430000 07");
