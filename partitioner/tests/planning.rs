@@ -9,8 +9,8 @@ use seamline_partitioner::plan::{
     options, places, reasons, weigh,
 };
 use seamline_plan::{
-    Bindings, DType, LinkModel, Machine, NodeTime, Objective, PROFILE_FORMAT, PartTime, Prices,
-    Profile, ProfiledModel, Side, Spread, WHOLE,
+    Bindings, DType, Fingerprint, LinkModel, Machine, NodeTime, Objective, PROFILE_FORMAT,
+    PartTime, Prices, Profile, ProfiledModel, Side, Spread, WHOLE,
 };
 
 /// A chain of `MatMul`s whose values have `widths` floats: `v0` is the input.
