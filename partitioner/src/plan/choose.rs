@@ -5,9 +5,10 @@ use seamline_graph::Graph;
 use seamline_plan::{Costs, CutOption, LinkModel, Load, Manifest};
 use thiserror::Error;
 
+use super::findings::Findings;
 use super::places::Place;
 use super::record::{Candidate, Constraints, Placement};
-use super::weigh::{Findings, Scenario, Weighed};
+use super::weigh::{Scenario, Weighed};
 
 /// Rates that a kept cut should be best at, as shares of the link's own.
 const RATES: [f64; 5] = [0.1, 0.25, 1.0, 4.0, 10.0];
@@ -61,33 +62,32 @@ pub fn apply(
             .iter()
             .find(|place| place.id == weighed.candidate.cut);
         let candidate = &weighed.candidate;
-        let mut breaks: Vec<String> = checks(constraints, findings, candidate)
+        let checks = checks(constraints, findings, candidate);
+        let mut breaks: Vec<String> = checks.iter().filter_map(Check::breaks).collect();
+        let mut open = checks
             .iter()
-            .filter_map(Check::breaks)
-            .collect();
-        let lossless = match (place, &candidate.codec) {
-            (Some(place), Some(codec)) => place.is_lossless(codec),
-            _ => true,
-        };
-        if findings.baseline.is_none() && !lossless {
+            .all(|check| check.value.is_none() || check.breaks().is_none());
+        let codec = candidate.codec.as_deref().unwrap_or_default();
+        let found = findings.get(&candidate.values, codec);
+        if let Some(problem) = found.and_then(|found| found.problem.as_ref()) {
+            breaks.push(format!("it fails on calibration data: {problem}"));
+            open = false;
+        }
+        let lossless = place.is_none_or(|place| place.is_lossless(codec));
+        if findings.metric.is_none() && !lossless {
             breaks.push(
                 "what it does to the answers was not measured (--calibration DIR would)".into(),
             );
+            open = false;
         }
+        weighed.open = open && !breaks.is_empty();
         weighed.candidate.breaks = breaks;
     }
 }
 
 fn checks(constraints: &Constraints, findings: &Findings, candidate: &Candidate) -> Vec<Check> {
     let is_local = candidate.placement == Placement::Device;
-    let loss = findings.baseline.and_then(|(baseline, higher)| {
-        let figure = candidate.accuracy?;
-        Some(if higher {
-            baseline - figure
-        } else {
-            figure - baseline
-        })
-    });
+    let loss = candidate.accuracy.and_then(|figure| findings.loss(figure));
     let check = |name, limit: Option<f64>, value, show| {
         Some(Check {
             name,
@@ -100,7 +100,7 @@ fn checks(constraints: &Constraints, findings: &Findings, candidate: &Candidate)
     let bytes = |bytes: u64| bytes as f64;
     [
         // Without data nothing can be measured; lossy candidates are left out elsewhere.
-        findings.baseline.and_then(|_| {
+        findings.metric.as_ref().and_then(|_| {
             check(
                 "loss of accuracy",
                 constraints.accuracy_loss,
@@ -138,7 +138,8 @@ fn checks(constraints: &Constraints, findings: &Findings, candidate: &Candidate)
 /// Marks the candidates that no other one beats in everything: latency, energy, bytes, cost of
 /// the service, and accuracy, leakage and memory where both are known.
 pub fn mark_pareto(findings: &Findings, candidates: &mut [Weighed]) {
-    let higher = findings.baseline.is_none_or(|(_, higher)| higher);
+    let metric = findings.metric.as_ref();
+    let higher = metric.is_none_or(|metric| metric.higher_is_better);
     #[allow(clippy::cast_precision_loss, reason = "compared only")]
     let figures = |candidate: &Candidate| -> [Option<f64>; 7] {
         [
@@ -210,6 +211,22 @@ pub fn best(
         a.total_cmp(&b).then(a_us.total_cmp(&b_us))
     });
     best.ok_or_else(|| impossible(constraints, findings, candidates))
+}
+
+/// The place to examine next: that of the best candidate, as far as is known, where `findings` do
+/// not tell of it. None where the best is known.
+pub fn to_examine<'p>(
+    findings: &Findings,
+    places: &'p [Place],
+    candidates: &[Weighed],
+) -> Option<&'p Place> {
+    let possible = candidates.iter().filter(|weighed| {
+        let is_known = findings.has(&weighed.candidate.values);
+        weighed.candidate.breaks.is_empty() || (weighed.open && !is_known)
+    });
+    let best = possible.min_by(|a, b| a.candidate.score.total_cmp(&b.candidate.score))?;
+    let place = places.iter().find(|place| place.id == best.candidate.cut)?;
+    (!place.crossing.is_empty() && !findings.has(&best.candidate.values)).then_some(place)
 }
 
 /// For each constraint, who comes nearest to it.

@@ -3,6 +3,8 @@
 mod calibration;
 mod choose;
 mod evaluate;
+mod examine;
+mod findings;
 mod kit;
 mod leakage;
 mod link_file;
@@ -23,8 +25,10 @@ mod work;
 pub use calibration::{
     Calibration, CalibrationError, CalibrationOptions, LABELS_JSON, LABELS_TEXT, Sample, file_stem,
 };
-pub use choose::{Impossible, apply, best, find, keep, mark_pareto, options};
+pub use choose::{Impossible, apply, best, find, keep, mark_pareto, options, to_examine};
 pub use evaluate::{EvaluateError, Evaluation, Evaluator};
+pub use examine::{ExamineError, ExamineOptions, Examiner};
+pub use findings::{Findings, FoundCodec};
 pub use kit::{KitWriteError, write_kit};
 pub use leakage::{
     Attacker, LeakageError, LeakageOptions, MIN_AT_INPUT, SPLITTING_IS_NOT_PRIVACY, leakage,
@@ -40,4 +44,4 @@ pub use record::{
 pub use record_file::PlanRecordError;
 pub use sessions::{SeamSessions, Sent, SessionsError};
 pub use shortlist::shortlist;
-pub use weigh::{Findings, OVERHEAD, Scenario, WeighError, Weighed, Weighing, weigh};
+pub use weigh::{OVERHEAD, Scenario, WeighError, Weighed, Weighing, weigh};

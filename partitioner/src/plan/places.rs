@@ -77,6 +77,13 @@ impl Place {
             .all(|crossing| codec_of(crossing, name).is_lossless())
     }
 
+    /// Whether this build can encode every value here by the codec called `name`.
+    pub fn can_encode(&self, name: &str) -> bool {
+        self.crossing
+            .iter()
+            .all(|crossing| seamline_codec::can_encode(codec_of(crossing, name)))
+    }
+
     /// Payload bytes with the codec called `name`, where sizes alone tell.
     pub fn encoded_bytes(&self, name: &str) -> Option<u64> {
         self.crossing.iter().try_fold(0u64, |sum, crossing| {

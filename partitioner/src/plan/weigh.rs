@@ -1,14 +1,15 @@
 //! What every candidate costs: each place to cut with each codec, on a device, a service and a
 //! link.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use seamline_plan::{CutOption, LinkModel, Load, Objective, Prices, Profile, Spread, TailTime};
 use thiserror::Error;
 
+use super::findings::Findings;
 use super::places::{NodeCosts, Place, places};
 use super::queue::load_of;
-use super::record::{Candidate, Constraints, Leakage, Placement};
+use super::record::{Candidate, Constraints, Placement};
 use super::times::SideTimes;
 use super::work::Work;
 use crate::contract::{INPUT_CUT, OUTPUT_CUT};
@@ -107,6 +108,8 @@ pub struct Weighed {
     pub candidate: Candidate,
     /// For the device.
     pub option: CutOption,
+    /// Whether only what is not measured yet stands against it.
+    pub open: bool,
 }
 
 /// All candidates and the places that they cut at.
@@ -117,19 +120,6 @@ pub struct Weighing {
     pub places: Vec<Place>,
     /// Threads on the device and in the service.
     pub threads: (usize, usize),
-}
-
-/// What is known of candidates beyond their costs, by place and codec.
-#[derive(Clone, Debug, Default)]
-pub struct Findings {
-    /// The end metric.
-    pub accuracy: HashMap<(String, String), f64>,
-    /// Payload bytes, the mean over calibration data.
-    pub bytes: HashMap<(String, String), u64>,
-    /// Leakage.
-    pub leakage: HashMap<(String, String), Leakage>,
-    /// The whole model's own figure of the metric, and whether more is better.
-    pub baseline: Option<(f64, bool)>,
 }
 
 /// Weighs every candidate.
@@ -286,7 +276,11 @@ impl Weigher<'_> {
         };
         let memory = self.device.resident_bytes(&[], true);
         let candidate = self.candidate(&option, Placement::Device, head.measured, memory);
-        Weighed { candidate, option }
+        Weighed {
+            candidate,
+            option,
+            open: false,
+        }
     }
 
     /// The candidate with a codec; `None` where nothing tells how many bytes it makes.
@@ -311,8 +305,10 @@ impl Weigher<'_> {
             .cloud
             .codec(codec, &values, is_input, raw)
             .unwrap_or((encode, None));
-        let key = (place.id.clone(), codec.to_owned());
-        let found = self.findings.bytes.get(&key).copied();
+        let found = self.findings.get(&values, codec);
+        let found = found
+            .filter(|found| found.problem.is_none())
+            .map(|found| found.up_bytes);
         let up_bytes = place.encoded_bytes(codec).or(found).or(bytes)?;
         let tail = self.cloud.by_batch(&values, is_input, tail_us);
         let measured_tail = self.cloud.time(&values, is_input, tail_us).measured;
@@ -339,7 +335,11 @@ impl Weigher<'_> {
         };
         let whole = measured_head && measured_tail;
         let candidate = self.candidate(&option, placement, whole, memory);
-        Some(Weighed { candidate, option })
+        Some(Weighed {
+            candidate,
+            option,
+            open: false,
+        })
     }
 
     fn candidate(
@@ -354,15 +354,14 @@ impl Weigher<'_> {
         let load = self.load(option);
         let place = self.place;
         let codec = option.codec.clone();
-        let key = (place.id.clone(), codec.clone().unwrap_or_default());
+        let values = place.values();
+        let found = codec
+            .as_deref()
+            .and_then(|codec| self.findings.get(&values, codec));
         let lossless = codec
             .as_deref()
             .is_none_or(|codec| place.is_lossless(codec));
-        let unchanged = self
-            .findings
-            .baseline
-            .filter(|_| lossless)
-            .map(|(figure, _)| figure);
+        let unchanged = self.findings.baseline().filter(|_| lossless);
         Candidate {
             id: match (&codec, placement) {
                 (_, Placement::Device) => "device".into(),
@@ -371,7 +370,7 @@ impl Weigher<'_> {
             },
             placement,
             cut: place.id.clone(),
-            values: place.values(),
+            values,
             codec,
             precision: "f32".into(),
             depth: place.depth,
@@ -384,8 +383,8 @@ impl Weigher<'_> {
             cloud_usd_per_thousand: option.cloud_usd_per_thousand(&load, prices, executors),
             throughput_per_s: option.throughput_per_s(&link.usual(), &load, executors),
             device_memory,
-            accuracy: self.findings.accuracy.get(&key).copied().or(unchanged),
-            leakage: self.findings.leakage.get(&key).copied(),
+            accuracy: found.and_then(|found| found.accuracy).or(unchanged),
+            leakage: found.and_then(|found| found.leakage),
             score: option.score(self.scenario.objective, link, &load, prices, executors),
             breaks: Vec::new(),
             pareto: false,

@@ -1,9 +1,12 @@
 //! The arguments of `seamline plan`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use seamline_partitioner::plan::Constraints;
+use seamline_partitioner::plan::{
+    Constraints, ExamineOptions, LeakageOptions, MetricChoice, MetricName,
+};
 use seamline_plan::{Objective, Prices, StateSpec};
 
 use crate::cli::ModelArguments;
@@ -127,9 +130,46 @@ pub(crate) struct Data {
     /// Inputs that are used at most.
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(super) samples: usize,
+    /// How answers are judged: top1 (agreement with the whole model), accuracy, cosine, cer
+    /// (character error), perplexity, max-rel. Without it, what fits the model and the labels.
+    #[arg(long, value_name = "METRIC", value_parser = MetricName::from_str)]
+    metric: Option<MetricName>,
+    /// The output that the metric looks at; the one that fits without it.
+    #[arg(long, value_name = "OUTPUT")]
+    metric_output: Option<String>,
+    /// A command of your own that judges answers instead, run by `sh -c`. It reads a line of JSON for
+    /// each request, {"name", "label", "outputs": {NAME: PATH.npy}, "whole": {NAME: PATH.npy}}, the
+    /// candidate's answer and the whole model's, and prints one number.
+    #[arg(long, value_name = "COMMAND", conflicts_with = "metric")]
+    metric_command: Option<String>,
+    /// Less of the command's number is better.
+    #[arg(long, requires = "metric_command")]
+    lower_is_better: bool,
+    /// The input or inner value that leakage is measured of; the main input without it.
+    #[arg(long, value_name = "VALUE")]
+    leakage_of: Option<String>,
     /// Leave leakage out, which takes longest to measure.
-    #[arg(long)]
-    pub(super) no_leakage: bool,
+    #[arg(long, conflicts_with_all = ["leakage_of", "max_leakage"])]
+    no_leakage: bool,
+}
+
+impl Data {
+    /// What is to be found out.
+    pub(super) fn options(&self, folder: PathBuf) -> ExamineOptions {
+        ExamineOptions {
+            metric: MetricChoice {
+                name: self.metric,
+                output: self.metric_output.clone(),
+                command: self.metric_command.clone(),
+                lower_is_better: self.lower_is_better,
+            },
+            leakage: (!self.no_leakage).then(|| LeakageOptions {
+                target: self.leakage_of.clone(),
+                ..LeakageOptions::default()
+            }),
+            folder: Some(folder),
+        }
+    }
 }
 
 /// How busy the service is.

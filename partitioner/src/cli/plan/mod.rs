@@ -1,6 +1,8 @@
 //! `seamline plan`.
 
 mod arguments;
+mod data;
+mod notes;
 mod old;
 mod profiles;
 mod show;
@@ -11,14 +13,16 @@ use std::process::ExitCode;
 use anyhow::{Context, ensure};
 use seamline_ort::Runtime;
 use seamline_partitioner::plan::{
-    self, Findings, MachineRecord, OVERHEAD, PLAN_FILE, PLAN_FORMAT, Place, PlanRecord, Scenario,
-    Weighing, read_link,
+    self, Calibration, Constraints, Findings, MachineRecord, OVERHEAD, PLAN_FILE, PLAN_FORMAT,
+    Place, PlanRecord, Scenario, Weighing, read_link,
 };
 use seamline_partitioner::{INPUT_CUT, Model, OUTPUT_CUT, Source, SplitOptions, split_at};
-use seamline_plan::{COSTS_FILE, COSTS_FORMAT, Costs, Fingerprint, Profile, WHOLE, write_atomic};
+use seamline_plan::{
+    COSTS_FILE, COSTS_FORMAT, Costs, Fingerprint, LinkModel, Prices, Profile, write_atomic,
+};
 
 pub(crate) use arguments::Plan;
-use profiles::Measurer;
+use profiles::Profiles;
 
 use super::{Machine, learn};
 
@@ -51,7 +55,7 @@ impl Plan {
         let mut notes = Vec::new();
         let (_, problem) = learn(&mut model, machine, self.seed)?;
         notes.extend(problem.map(|problem| format!("A probe run failed: {problem}")));
-        let mut planning = Planning {
+        let planning = Planning {
             runtime: machine.runtime()?,
             model,
             source,
@@ -60,7 +64,8 @@ impl Plan {
         if let Some(folder) = &self.kit {
             return self.write_kit(&planning, folder, machine);
         }
-        let made = self.plan(&mut planning, machine)?;
+        let data = self.data.read(&self, &planning.model)?;
+        let made = self.plan(&planning, data.as_ref(), machine)?;
         if let Some(old) = &self.check {
             return old::check(old, &made.weighing, made.chosen, self.margin, machine);
         }
@@ -79,86 +84,68 @@ impl Plan {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn plan(&self, planning: &mut Planning, machine: &Machine) -> anyhow::Result<Made> {
+    fn plan(
+        &self,
+        planning: &Planning,
+        data: Option<&Calibration>,
+        machine: &Machine,
+    ) -> anyhow::Result<Made> {
         let constraints = self.aims.constraints()?;
         let link = read_link(&self.machines.link)?;
         let prices = self.aims.prices()?;
         let places = plan::places(&planning.model, None)?;
         let shortlist = self.shortlist(&planning.model, &places);
-        let mut measurer = Measurer::new(self, planning, machine);
-        let (device, cloud) = measurer.profiles(planning, &shortlist)?;
-        let mut profiles = (
-            device.scaled(self.machines.device_slowdown),
-            cloud.scaled(self.machines.cloud_slowdown),
-        );
-        let findings = Findings::default();
+        let mut profiles = Profiles::new(self, planning, data, &shortlist, machine)?;
+        let mut examiner = data
+            .map(|data| data::examiner(self, planning, data, machine))
+            .transpose()?;
+        if let Some(examiner) = &mut examiner {
+            data::examine_all(examiner, &shortlist)?;
+        }
+        let mut findings;
         let mut weighing;
-        let chosen;
-        loop {
-            let scenario = Scenario {
-                device: &profiles.0,
-                cloud: &profiles.1,
-                device_threads: self.machines.device_threads,
-                cloud_threads: self.machines.cloud_threads,
-                link: link.clone(),
-                objective: self.aims.objective(),
-                constraints,
-                prices,
-                arrivals_per_s: self.service.arrivals,
-                executors: self.service.executors,
-                max_batch: self.service.max_batch,
-                overhead: OVERHEAD,
-            };
+        let chosen = loop {
+            findings = examiner
+                .as_ref()
+                .map_or_else(Findings::default, |examiner| examiner.findings().clone());
+            let scenario = self.scenario(&profiles, link.clone(), constraints, prices);
             weighing = plan::weigh(&planning.model, &scenario, &findings)?;
             let Weighing {
                 places, candidates, ..
             } = &mut weighing;
             plan::apply(&constraints, &findings, places, candidates);
+            if let Some(examiner) = &mut examiner
+                && let Some(place) = plan::to_examine(&findings, places, candidates)
+            {
+                data::examine_all(examiner, std::slice::from_ref(place))?;
+                continue;
+            }
             plan::mark_pareto(&findings, candidates);
             let best = plan::best(&constraints, &findings, candidates)?;
             // A choice that was figured from its neighbours is measured, and chosen again.
             let candidate = &candidates[best].candidate;
             let place = places.iter().find(|place| place.id == candidate.cut);
             let place = place.filter(|_| !candidate.measured_whole);
-            if let Some(more) = measurer.more(planning, place)? {
-                profiles
-                    .0
-                    .parts
-                    .extend(more.0.scaled(self.machines.device_slowdown).parts);
-                profiles
-                    .1
-                    .parts
-                    .extend(more.1.scaled(self.machines.cloud_slowdown).parts);
+            if profiles.measure_more(place)? {
                 continue;
             }
             let most = usize::from(self.keep);
-            let kept = plan::keep(
-                &planning.model.graph,
-                &scenario,
-                places,
-                candidates,
-                best,
-                most,
-            );
+            let scenario = self.scenario(&profiles, link.clone(), constraints, prices);
+            let graph = &planning.model.graph;
+            let kept = plan::keep(graph, &scenario, places, candidates, best, most);
             for weighed in candidates.iter_mut() {
                 weighed.candidate.kept =
                     kept.contains(&weighed.candidate.cut) && weighed.candidate.breaks.is_empty();
             }
-            chosen = best;
-            break;
-        }
+            break best;
+        };
         let all: Vec<_> = weighing
             .candidates
             .iter()
             .map(|it| it.candidate.clone())
             .collect();
-        let mut notes = std::mem::take(&mut planning.notes);
-        notes.extend(self.caveats(
-            &profiles.0,
-            &profiles.1,
-            &all[chosen].id,
-            all[chosen].measured_whole,
-        ));
+        let mut notes = planning.notes.clone();
+        notes.extend(notes::notes(&profiles, &findings, data, &all[chosen]));
         let record = PlanRecord {
             format: PLAN_FORMAT,
             model: planning.model.name.clone(),
@@ -167,12 +154,12 @@ impl Plan {
             objective: self.aims.objective(),
             constraints,
             link,
-            device: machine_record(&profiles.0, weighing.threads.0),
-            cloud: machine_record(&profiles.1, weighing.threads.1),
+            device: machine_record(&profiles.device, weighing.threads.0),
+            cloud: machine_record(&profiles.cloud, weighing.threads.1),
             prices,
             arrivals_per_s: self.service.arrivals,
-            metric: None,
-            attack: None,
+            metric: findings.metric,
+            attack: findings.attack,
             chosen: all[chosen].id.clone(),
             reason: plan::reasons(self.aims.objective(), &all, &all[chosen]),
             candidates: all,
@@ -185,38 +172,27 @@ impl Plan {
         })
     }
 
-    /// What the reader should know of the figures.
-    fn caveats(
+    fn scenario<'p>(
         &self,
-        device: &Profile,
-        cloud: &Profile,
-        chosen: &str,
-        measured: bool,
-    ) -> Vec<String> {
-        let mut notes = Vec::new();
-        for (what, profile) in [("device", device), ("service's machine", cloud)] {
-            if profile.slowdown != 1.0 {
-                notes.push(format!(
-                    "The {what} was not measured: its times are those of {} multiplied by {}.",
-                    profile.machine.name, profile.slowdown
-                ));
-            }
-            notes.extend(handed_back(what, profile));
+        profiles: &'p Profiles<'_>,
+        link: LinkModel,
+        constraints: Constraints,
+        prices: Prices,
+    ) -> Scenario<'p> {
+        Scenario {
+            device: &profiles.device,
+            cloud: &profiles.cloud,
+            device_threads: self.machines.device_threads,
+            cloud_threads: self.machines.cloud_threads,
+            link,
+            objective: self.aims.objective(),
+            constraints,
+            prices,
+            arrivals_per_s: self.service.arrivals,
+            executors: self.service.executors,
+            max_batch: self.service.max_batch,
+            overhead: OVERHEAD,
         }
-        if !measured && chosen != "device" {
-            notes.push(format!(
-                "{chosen} was not measured whole on these machines; its times are figured from \
-                 its neighbours. A kit with a longer shortlist (--kit DIR --shortlist N) measures it."
-            ));
-        }
-        if self.data.calibration.is_none() {
-            notes.push(
-                "Without calibration data (--calibration DIR) neither accuracy nor leakage was \
-                 measured, and codecs that change the answers were left out."
-                    .into(),
-            );
-        }
-        notes
     }
 
     fn shortlist(&self, model: &Model, places: &[Place]) -> Vec<Place> {
@@ -236,7 +212,8 @@ impl Plan {
     ) -> anyhow::Result<ExitCode> {
         let places = plan::places(&planning.model, None)?;
         let shortlist = self.shortlist(&planning.model, &places);
-        let samples = profiles::samples(&planning.model, self.seed)?;
+        let data = self.data.read(self, &planning.model)?;
+        let samples = data::samples(&planning.model, data.as_ref(), self.seed)?;
         let chosen: Vec<&Place> = shortlist.iter().collect();
         let kit = plan::write_kit(&planning.model, &chosen, &samples, folder)?;
         show::kit(&kit, folder, machine.json);
@@ -301,22 +278,4 @@ fn machine_record(profile: &Profile, threads: usize) -> MachineRecord {
         slowdown: profile.slowdown,
         threads,
     }
-}
-
-/// Nodes of the whole model that another provider than the one that was asked for ran.
-fn handed_back(what: &str, profile: &Profile) -> Option<String> {
-    let asked = profile.machine.providers.first()?;
-    let whole = profile.parts.iter().find(|part| part.seam == WHOLE)?;
-    let nodes: usize = whole.placement.values().sum();
-    let on_cpu = whole
-        .placement
-        .get("CPUExecutionProvider")
-        .copied()
-        .unwrap_or_default();
-    (asked != "cpu" && on_cpu > 0).then(|| {
-        format!(
-            "On the {what}, {on_cpu} of the whole model's {nodes} nodes ran on the CPU although \
-             {asked} was asked for; the times are as measured."
-        )
-    })
 }

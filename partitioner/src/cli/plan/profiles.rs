@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use seamline_ort::Provider;
-use seamline_partitioner::plan::{self, Place};
-use seamline_partitioner::{Model, Prober};
+use seamline_partitioner::plan::{self, Calibration, Place};
 use seamline_plan::{Profile, Side, Tensor};
 use seamline_profile::{Effort, MeasureOptions, measure};
 
+use super::data::samples;
 use super::{Plan, Planning};
 use crate::cli::{Machine, bar};
 
@@ -20,79 +19,87 @@ const ROUNDS: usize = 4;
 /// What stands for the machine that the plan is made on.
 const THIS: &str = "this";
 
-/// Gives profiles; measures this machine where it is asked for.
-pub(super) struct Measurer<'p> {
-    plan: &'p Plan,
-    folder: PathBuf,
+/// The profiles of both machines; measures this one where it is asked for.
+pub(super) struct Profiles<'p> {
+    measurer: Measurer<'p>,
     rounds: usize,
+    /// Of the device, slowed down as the plan says.
+    pub(super) device: Profile,
+    /// Of the service's machine.
+    pub(super) cloud: Profile,
 }
 
-/// One random request, where there is no real data.
-pub(super) fn samples(model: &Model, seed: u64) -> anyhow::Result<Vec<BTreeMap<String, Tensor>>> {
-    let inputs = model.probe_inputs(None)?;
-    Ok(vec![Prober::new(seed).draw(&inputs)?])
+/// Where what was measured of a model is kept.
+pub(super) fn folder(planning: &Planning, machine: &Machine) -> PathBuf {
+    let folder = machine.store.root().join("plans");
+    folder.join(planning.model.hash.short())
 }
 
-impl<'p> Measurer<'p> {
-    pub(super) fn new(plan: &'p Plan, planning: &Planning, machine: &Machine) -> Measurer<'p> {
-        let folder = machine.store.root().join("plans");
-        Measurer {
-            plan,
-            folder: folder.join(planning.model.hash.short()),
-            rounds: 0,
-        }
-    }
-
-    /// The profiles of device and service.
-    pub(super) fn profiles(
-        &mut self,
-        planning: &Planning,
+impl<'p> Profiles<'p> {
+    /// Profiles of `shortlist` on this machine, or from files.
+    pub(super) fn new(
+        plan: &'p Plan,
+        planning: &'p Planning,
+        data: Option<&Calibration>,
         shortlist: &[Place],
-    ) -> anyhow::Result<(Profile, Profile)> {
-        let machines = &self.plan.machines;
-        let mut both = Vec::new();
-        for (side, given) in [
-            (Side::Edge, &machines.device),
-            (Side::Cloud, &machines.cloud),
-        ] {
-            both.push(if given == THIS {
-                self.measure(planning, shortlist, side)?
+        machine: &Machine,
+    ) -> anyhow::Result<Profiles<'p>> {
+        let measurer = Measurer {
+            plan,
+            planning,
+            folder: folder(planning, machine),
+            samples: samples(&planning.model, data, plan.seed)?,
+        };
+        let profile = |given: &str, side| -> anyhow::Result<Profile> {
+            if given == THIS {
+                measurer.measure(shortlist, side)
             } else {
-                Profile::read(Path::new(given), side)?
-            });
-        }
-        let cloud = both.pop().context("two sides")?;
-        let device = both.pop().context("two sides")?;
-        Ok((device, cloud))
+                Ok(Profile::read(Path::new(given), side)?)
+            }
+        };
+        let machines = &plan.machines;
+        Ok(Profiles {
+            device: profile(&machines.device, Side::Edge)?.scaled(machines.device_slowdown),
+            cloud: profile(&machines.cloud, Side::Cloud)?.scaled(machines.cloud_slowdown),
+            rounds: 0,
+            measurer,
+        })
     }
 
-    /// Profiles of `place` alone, where both machines are this one.
-    pub(super) fn more(
-        &mut self,
-        planning: &Planning,
-        place: Option<&Place>,
-    ) -> anyhow::Result<Option<(Profile, Profile)>> {
-        let machines = &self.plan.machines;
-        let Some(place) = place else { return Ok(None) };
+    /// Measures `place` too, where both machines are this one; whether it did.
+    pub(super) fn measure_more(&mut self, place: Option<&Place>) -> anyhow::Result<bool> {
+        let machines = &self.measurer.plan.machines;
+        let Some(place) = place else { return Ok(false) };
         if self.rounds >= ROUNDS || machines.device != THIS || machines.cloud != THIS {
-            return Ok(None);
+            return Ok(false);
         }
         self.rounds += 1;
         let places = std::slice::from_ref(place);
-        let device = self.measure(planning, places, Side::Edge)?;
-        Ok(Some((device, self.measure(planning, places, Side::Cloud)?)))
+        let device = self.measurer.measure(places, Side::Edge)?;
+        let cloud = self.measurer.measure(places, Side::Cloud)?;
+        let device = device.scaled(machines.device_slowdown);
+        let cloud = cloud.scaled(machines.cloud_slowdown);
+        self.device.parts.extend(device.parts);
+        self.cloud.parts.extend(cloud.parts);
+        Ok(true)
     }
+}
 
-    fn measure(
-        &self,
-        planning: &Planning,
-        places: &[Place],
-        side: Side,
-    ) -> anyhow::Result<Profile> {
-        let samples = samples(&planning.model, self.plan.seed)?;
+/// Measures this machine.
+struct Measurer<'p> {
+    plan: &'p Plan,
+    planning: &'p Planning,
+    folder: PathBuf,
+    /// Requests to run.
+    samples: Vec<BTreeMap<String, Tensor>>,
+}
+
+impl Measurer<'_> {
+    fn measure(&self, places: &[Place], side: Side) -> anyhow::Result<Profile> {
+        let model = &self.planning.model;
         let chosen: Vec<&Place> = places.iter().collect();
         let work = self.folder.join(format!("kit-{}", std::process::id()));
-        let kit = plan::write_kit(&planning.model, &chosen, &samples, &work)?;
+        let kit = plan::write_kit(model, &chosen, &self.samples, &work)?;
         let options = MeasureOptions {
             side,
             name: None,
@@ -114,7 +121,7 @@ impl<'p> Measurer<'p> {
         let cached = Profile::read(&path, side).ok();
         let profile = match cached {
             Some(profile) => Ok(profile),
-            None => self.measure_kit(planning, &work, &path, &options),
+            None => self.measure_kit(&work, &path, &options),
         };
         // Models of many MB: the profile is what is kept.
         let _ = std::fs::remove_dir_all(&work);
@@ -123,7 +130,6 @@ impl<'p> Measurer<'p> {
 
     fn measure_kit(
         &self,
-        planning: &Planning,
         work: &Path,
         path: &Path,
         options: &MeasureOptions,
@@ -140,7 +146,7 @@ impl<'p> Measurer<'p> {
             progress.set_position(at.done as u64);
             ControlFlow::Continue(())
         };
-        let measured = measure(&planning.runtime, work, path, options, tell);
+        let measured = measure(&self.planning.runtime, work, path, options, tell);
         progress.finish_and_clear();
         Ok(measured?.profile)
     }
