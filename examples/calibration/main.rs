@@ -28,7 +28,7 @@ fn main() -> anyhow::Result<()> {
     calibration(&model, &folder, count)?;
     let image = image_argument(&model).map_or_else(String::new, |text| format!(" --image {text}"));
     println!(
-        "{}: {count} requests\n\nnext: seamline plan {model}.onnx{image} --calibration {} (`seamline zoo {model}` fetches the model)",
+        "{}: {count} requests\n\nnext: seamline plan {model}.onnx{image} --calibration {} (`seamline zoo get {model}` fetches the model)",
         folder.display(),
         folder.display()
     );

@@ -67,6 +67,7 @@ fn profile(model: &Model, side: Side, node_us: &[f64]) -> Profile {
         },
         machine: Machine::default(),
         slowdown: 1.0,
+        corrected: 1.0,
         nodes: (0..)
             .zip(node_us)
             .map(|(node, &us)| NodeTime { node, us })

@@ -2,7 +2,7 @@
 //! holds so that the device may change to them.
 
 use seamline_graph::Graph;
-use seamline_plan::{Costs, CutOption, LinkModel, Load, Manifest};
+use seamline_plan::{CutOption, LinkModel, Load, Manifest};
 use thiserror::Error;
 
 use super::findings::Findings;
@@ -343,19 +343,14 @@ pub fn options(candidates: &[Weighed], chosen: usize, kept: &[String]) -> Vec<Cu
     options
 }
 
-/// The candidate that is the choice of an old plan now: the same values cross by the same codec.
+/// The candidate that `option` of a bundle is now: the same values cross by the same codec.
 pub fn find<'c>(
     manifest: &Manifest,
-    costs: &Costs,
+    option: &CutOption,
     candidates: &'c [Weighed],
 ) -> Option<&'c Weighed> {
-    let chosen = costs.options.first()?;
-    let (_, cut) = manifest.cut(&chosen.cut)?;
-    let values: Vec<&str> = cut
-        .crossing
-        .iter()
-        .map(|it| it.spec.name.as_str())
-        .collect();
+    let (_, cut) = manifest.cut(&option.cut)?;
+    let values = cut.crossing.iter().map(|it| it.spec.name.as_str());
     candidates.iter().find(|weighed| {
         let Candidate {
             codec,
@@ -363,8 +358,40 @@ pub fn find<'c>(
             placement,
             ..
         } = &weighed.candidate;
-        *codec == chosen.codec
-            && (*placement == Placement::Device) == chosen.is_local()
-            && own.iter().map(String::as_str).eq(values.iter().copied())
+        *codec == option.codec
+            && (*placement == Placement::Device) == option.is_local()
+            && own.iter().map(String::as_str).eq(values.clone())
     })
+}
+
+/// How much longer device and service take than `candidates` say, by what a bundle's costs have
+/// learnt since: the medians over its options.
+pub fn corrections(
+    manifest: &Manifest,
+    learnt: &[CutOption],
+    candidates: &[Weighed],
+) -> (f64, f64) {
+    let pairs = learnt.iter().filter_map(|option| {
+        let own = &find(manifest, option, candidates)?.option;
+        Some((own, option))
+    });
+    let (mut device, mut cloud) = (Vec::new(), Vec::new());
+    for (own, option) in pairs {
+        device.extend(ratio(option.head.p50_us, own.head.p50_us));
+        cloud.extend(ratio(option.tail(1.0).p50_us, own.tail(1.0).p50_us));
+    }
+    (median(device), median(cloud))
+}
+
+/// Times shorter than this say nothing of a machine.
+const MIN_US: f64 = 50.0;
+
+fn ratio(learnt_us: f64, own_us: f64) -> Option<f64> {
+    (learnt_us >= MIN_US && own_us >= MIN_US).then(|| learnt_us / own_us)
+}
+
+/// The median; 1 without any.
+fn median(mut ratios: Vec<f64>) -> f64 {
+    ratios.sort_by(f64::total_cmp);
+    ratios.get(ratios.len() / 2).copied().unwrap_or(1.0)
 }

@@ -19,13 +19,16 @@ mod ridge;
 mod sessions;
 mod shortlist;
 mod times;
+mod trial;
 mod weigh;
 mod work;
 
 pub use calibration::{
     Calibration, CalibrationError, CalibrationOptions, LABELS_JSON, LABELS_TEXT, Sample, file_stem,
 };
-pub use choose::{Impossible, apply, best, find, keep, mark_pareto, options, to_examine};
+pub use choose::{
+    Impossible, apply, best, corrections, find, keep, mark_pareto, options, to_examine,
+};
 pub use evaluate::{EvaluateError, Evaluation, Evaluator};
 pub use examine::{ExamineError, ExamineOptions, Examiner};
 pub use findings::{Findings, FoundCodec};
@@ -38,10 +41,11 @@ pub use metric::{Answer, Figure, Metric, MetricChoice, MetricError, MetricName, 
 pub use places::{NodeCosts, Place, codec_of, places};
 pub use reason::{figure, milliseconds, reasons, why_not};
 pub use record::{
-    AttackRecord, Candidate, Constraints, Corrections, Leakage, MachineRecord, MeasuredRun,
-    MetricRecord, PLAN_FILE, PLAN_FORMAT, Placement, PlanRecord,
+    AttackRecord, Candidate, Constraints, Leakage, MachineRecord, MeasuredRun, MetricRecord,
+    PLAN_FILE, PLAN_FORMAT, Placement, PlanRecord,
 };
 pub use record_file::PlanRecordError;
 pub use sessions::{SeamSessions, Sent, SessionsError};
 pub use shortlist::shortlist;
+pub use trial::{TrialError, TrialOptions, Tried, try_out};
 pub use weigh::{OVERHEAD, Scenario, WeighError, Weighed, Weighing, weigh};

@@ -1,8 +1,6 @@
 //! `plan.json`: every candidate that a plan weighed, for reports and for asking why not. It lies in
 //! a bundle outside the contract.
 
-use std::collections::BTreeMap;
-
 use seamline_plan::{Bindings, Fingerprint, Latency, LinkModel, Machine, Objective, Prices};
 use serde::{Deserialize, Serialize};
 
@@ -184,17 +182,14 @@ pub struct Leakage {
     pub psnr_db: Option<f64>,
 }
 
-/// A candidate as it ran.
+/// A candidate as it ran: head, codec and tail measured, its ways by the link's figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredRun {
-    /// Where the median time went; [`Latency::send_us`] holds both ways.
+    /// Where the median time went.
     pub latency: Latency,
     /// 95th percentile, in microseconds.
     pub p95_us: f64,
     /// Requests.
     pub requests: usize,
 }
-
-/// A correction that measurements taught, by part of the latency.
-pub type Corrections = BTreeMap<String, f64>;

@@ -309,7 +309,8 @@ impl Weigher<'_> {
         let found = found
             .filter(|found| found.problem.is_none())
             .map(|found| found.up_bytes);
-        let up_bytes = place.encoded_bytes(codec).or(found).or(bytes)?;
+        // What real requests take comes before what the reference sizes do.
+        let up_bytes = found.or(place.encoded_bytes(codec)).or(bytes)?;
         let tail = self.cloud.by_batch(&values, is_input, tail_us);
         let measured_tail = self.cloud.time(&values, is_input, tail_us).measured;
         let option = CutOption {

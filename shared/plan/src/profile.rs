@@ -33,11 +33,19 @@ pub struct Profile {
     /// Every time in the file is the measured one multiplied by this: 1 for a machine that is
     /// there, another for one that is described by its likeness to it.
     pub slowdown: f64,
+    /// Times of whole heads and tails were multiplied by this since they were measured, as requests
+    /// taught: 1 where none did.
+    #[serde(default = "one")]
+    pub corrected: f64,
     /// Nodes of the model as written, nothing fused, at the reference shapes: shares of the work,
     /// not times that add up to the model's.
     pub nodes: Vec<NodeTime>,
     /// Whole heads or tails, as they run.
     pub parts: Vec<PartTime>,
+}
+
+const fn one() -> f64 {
+    1.0
 }
 
 /// The model that a profile is of.
@@ -222,17 +230,28 @@ impl Profile {
         self
     }
 
+    /// The same where requests took `factor` times as long as it says.
+    #[must_use]
+    pub fn corrected(mut self, factor: f64) -> Profile {
+        self.corrected *= factor;
+        for part in &mut self.parts {
+            part.time = part.time.scaled(factor);
+        }
+        self
+    }
+
     /// Whole heads or tails of `values`, whatever the seam was called.
     pub fn parts_of<'a>(&'a self, values: &'a [String]) -> impl Iterator<Item = &'a PartTime> {
         self.parts.iter().filter(move |part| part.values == values)
     }
 
     fn validate(&self) -> Result<(), String> {
-        if !(self.slowdown.is_finite() && self.slowdown > 0.0) {
-            return Err(format!(
-                "`slowdown` is {}; expected a finite number above 0",
-                self.slowdown
-            ));
+        for (field, factor) in [("slowdown", self.slowdown), ("corrected", self.corrected)] {
+            if !(factor.is_finite() && factor > 0.0) {
+                return Err(format!(
+                    "`{field}` is {factor}; expected a finite number above 0"
+                ));
+            }
         }
         for (index, node) in self.nodes.iter().enumerate() {
             if !(node.us.is_finite() && node.us >= 0.0) {
@@ -277,6 +296,7 @@ mod tests {
             },
             machine: Machine::default(),
             slowdown: 1.0,
+            corrected: 1.0,
             nodes: vec![NodeTime { node: 0, us: 2.0 }],
             parts: vec![PartTime {
                 values: vec!["x".into()],

@@ -140,6 +140,7 @@ pub fn measure(
         model: kit.model.clone(),
         machine,
         slowdown: 1.0,
+        corrected: 1.0,
         nodes: node_times(&partial),
         parts: part_times(&kit, &partial, options),
     };

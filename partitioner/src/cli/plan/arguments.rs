@@ -36,9 +36,14 @@ pub(crate) struct Plan {
     /// Cuts that the bundle holds at most, so that the device may change between them.
     #[arg(long, value_name = "K", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=32))]
     pub(super) keep: u8,
-    /// Run the bundle's halves and compare what was predicted with what they take.
-    #[arg(long)]
+    /// Run the candidates that the bundle keeps on this machine and compare with what was predicted;
+    /// costs and profiles learn from it.
+    #[arg(long, requires = "output")]
     pub(super) measure: bool,
+    /// Correct the profiles by what a device that ran this bundle has learnt (seamline-edge run or
+    /// bench, --learn), and plan by that.
+    #[arg(long, value_name = "BUNDLE")]
+    pub(super) learn: Option<PathBuf>,
     /// Say why a candidate, a cut or a value was not chosen. With a bundle in place of the model,
     /// about the plan that is in it.
     #[arg(long, value_name = "SEAM")]

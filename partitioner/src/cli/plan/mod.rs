@@ -2,6 +2,7 @@
 
 mod arguments;
 mod data;
+mod measure;
 mod notes;
 mod old;
 mod profiles;
@@ -22,7 +23,7 @@ use seamline_plan::{
 };
 
 pub(crate) use arguments::Plan;
-use profiles::Profiles;
+use profiles::{Profiles, THIS};
 
 use super::{Machine, learn};
 
@@ -48,6 +49,12 @@ impl Plan {
             "--margin is {}; expected a share, 0.1 for a tenth",
             self.margin
         );
+        ensure!(
+            !self.measure || (self.machines.device == THIS && self.machines.cloud == THIS),
+            "--measure runs the bundle on this machine, and --device or --cloud is a file of \
+             another; let the device learn (seamline-edge bench --learn) and plan with --learn \
+             BUNDLE"
+        );
         if self.model.path().is_dir() {
             return old::why_not(self.model.path(), self.why_not.as_deref(), machine);
         }
@@ -65,7 +72,12 @@ impl Plan {
             return self.write_kit(&planning, folder, machine);
         }
         let data = self.data.read(&self, &planning.model)?;
-        let made = self.plan(&planning, data.as_ref(), machine)?;
+        let mut made = self.plan(&planning, data.as_ref(), machine)?;
+        if let Some(bundle) = &self.learn {
+            let factors = measure::learnt(bundle, &made.weighing)?;
+            profiles::learn(&self, &planning, machine, factors)?;
+            made = self.plan(&planning, data.as_ref(), machine)?;
+        }
         if let Some(old) = &self.check {
             return old::check(old, &made.weighing, made.chosen, self.margin, machine);
         }
@@ -73,7 +85,7 @@ impl Plan {
             return old::answer(&made.record, asked, machine);
         }
         let fingerprint = match &self.output {
-            Some(out) => Some(self.write(&planning, &made, out)?),
+            Some(out) => Some(self.write(&planning, data.as_ref(), &mut made, out, machine)?),
             None => None,
         };
         show::plan(
@@ -220,9 +232,16 @@ impl Plan {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn write(&self, planning: &Planning, made: &Made, out: &Path) -> anyhow::Result<Fingerprint> {
-        let record = &made.record;
-        let is_kept = |id: &str| record.candidates.iter().any(|it| it.cut == id && it.kept);
+    fn write(
+        &self,
+        planning: &Planning,
+        data: Option<&Calibration>,
+        made: &mut Made,
+        out: &Path,
+        machine: &Machine,
+    ) -> anyhow::Result<Fingerprint> {
+        let candidates = &made.record.candidates;
+        let is_kept = |id: &str| candidates.iter().any(|it| it.cut == id && it.kept);
         let places = made
             .weighing
             .places
@@ -255,6 +274,14 @@ impl Plan {
             .iter()
             .map(|cut| cut.id.clone())
             .collect();
+        let mut options = plan::options(&made.weighing.candidates, made.chosen, &kept);
+        if self.measure {
+            self.try_out(planning, data, made, &mut options, out)?;
+            let candidates = &made.weighing.candidates;
+            let factors = plan::corrections(&report.manifest, &options, candidates);
+            profiles::learn(self, planning, machine, factors)?;
+        }
+        let record = &made.record;
         let costs = Costs {
             format: COSTS_FORMAT,
             contract: report.fingerprint,
@@ -262,7 +289,7 @@ impl Plan {
             link: record.link.clone(),
             prices: record.prices,
             executors: self.service.executors,
-            options: plan::options(&made.weighing.candidates, made.chosen, &kept),
+            options,
         };
         for (name, content) in [(COSTS_FILE, costs.to_json()), (PLAN_FILE, record.to_json())] {
             let path = out.join(name);

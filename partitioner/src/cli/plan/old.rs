@@ -61,12 +61,15 @@ pub(super) fn check(
         )
     })?;
     let best = &weighing.candidates[chosen].candidate;
-    let own = plan::find(&manifest, &costs, &weighing.candidates).with_context(|| {
-        format!(
-            "{}: the model now has no seam like the plan's cut",
-            old.display()
-        )
-    })?;
+    let old_choice = costs.options.first();
+    let own = old_choice
+        .and_then(|option| plan::find(&manifest, option, &weighing.candidates))
+        .with_context(|| {
+            format!(
+                "{}: the model now has no seam like the plan's cut",
+                old.display()
+            )
+        })?;
     let regret = own.candidate.score / best.score;
     let is_good = regret <= 1.0 + margin && own.candidate.breaks.is_empty();
     if machine.json {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use seamline_ort::Provider;
 use seamline_partitioner::plan::{self, Calibration, Place};
-use seamline_plan::{Profile, Side, Tensor};
+use seamline_plan::{Profile, Side, Tensor, write_atomic};
 use seamline_profile::{Effort, MeasureOptions, measure};
 
 use super::data::samples;
@@ -16,8 +17,11 @@ use crate::cli::{Machine, bar};
 /// Rounds of measuring a choice that was figured from its neighbours, and choosing again.
 const ROUNDS: usize = 4;
 
+/// More than this a correction does not change at once: the machines are other ones then.
+const MOST_CORRECTION: f64 = 4.0;
+
 /// What stands for the machine that the plan is made on.
-const THIS: &str = "this";
+pub(super) const THIS: &str = "this";
 
 /// The profiles of both machines; measures this one where it is asked for.
 pub(super) struct Profiles<'p> {
@@ -83,6 +87,49 @@ impl<'p> Profiles<'p> {
         self.cloud.parts.extend(cloud.parts);
         Ok(true)
     }
+}
+
+/// Corrects the profiles, files or what is kept of this machine, by how much longer device and
+/// service were found to take.
+pub(super) fn learn(
+    plan: &Plan,
+    planning: &Planning,
+    machine: &Machine,
+    (device, cloud): (f64, f64),
+) -> anyhow::Result<()> {
+    let machines = &plan.machines;
+    for (side, given, factor) in [
+        (Side::Edge, &machines.device, device),
+        (Side::Cloud, &machines.cloud, cloud),
+    ] {
+        let paths = if given == THIS {
+            kept(&folder(planning, machine), side)
+        } else {
+            vec![PathBuf::from(given)]
+        };
+        let factor = factor.clamp(1.0 / MOST_CORRECTION, MOST_CORRECTION);
+        for path in paths {
+            let profile = Profile::read(&path, side)?.corrected(factor);
+            write_atomic(&path, &profile.to_json()).with_context(|| path.display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// Profiles of this machine that are kept in `folder`.
+fn kept(folder: &Path, side: Side) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_one = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| {
+            name.starts_with(&format!("{}-", side.folder())) && name.ends_with(".json")
+        })
+    };
+    entries
+        .map(|entry| entry.path())
+        .filter(is_one)
+        .filter(|path| Profile::read(path, side).is_ok())
+        .collect()
 }
 
 /// Measures this machine.

@@ -22,7 +22,7 @@ pub(super) fn plan(record: &PlanRecord, bundle: Option<(&Path, Fingerprint)>, js
         return;
     }
     seamline_plan::outln!("{}", table(record));
-    for sentence in &record.reason {
+    for sentence in record.reason.iter().chain(&measured(record)) {
         seamline_plan::outln!("{sentence}");
     }
     for note in &record.notes {
@@ -35,12 +35,34 @@ pub(super) fn plan(record: &PlanRecord, bundle: Option<(&Path, Fingerprint)>, js
     }
 }
 
+/// How far off the predictions were of what was measured.
+fn measured(record: &PlanRecord) -> Option<String> {
+    let mut errors: Vec<f64> = record
+        .candidates
+        .iter()
+        .filter_map(|it| {
+            let measured = it.measured.as_ref()?.latency.total_us();
+            Some((it.latency.total_us() / measured - 1.0).abs())
+        })
+        .collect();
+    errors.sort_by(f64::total_cmp);
+    let (middle, last) = (errors.get(errors.len() / 2)?, errors.last()?);
+    Some(format!(
+        "Measured: {} candidates, the ways by the link's figures; the predictions were off by \
+         {:.1} % in the median, by {:.1} % at most.",
+        errors.len(),
+        100.0 * middle,
+        100.0 * last
+    ))
+}
+
 /// The choice, its rivals, and the next best of other cuts.
 fn table(record: &PlanRecord) -> String {
     let columns = [
         ("candidate", Align::Left),
         ("depth", Align::Right),
         ("p50", Align::Right),
+        ("measured", Align::Right),
         ("p95", Align::Right),
         ("sent", Align::Right),
         ("energy", Align::Right),
@@ -82,6 +104,10 @@ fn row(record: &PlanRecord, candidate: &Candidate) -> Vec<String> {
         candidate.id.clone(),
         format!("{:.0} %", 100.0 * candidate.depth),
         milliseconds(candidate.latency.total_us()),
+        candidate
+            .measured
+            .as_ref()
+            .map_or("-".into(), |run| milliseconds(run.latency.total_us())),
         milliseconds(candidate.latency_p95_us),
         text::bytes(candidate.up_bytes),
         format!("{:.0} mJ", candidate.energy_j * 1e3),
