@@ -106,7 +106,7 @@ impl ClientBuilder {
     ///
     /// Where the costs say that the device may also answer alone, it does while the service cannot
     /// be reached or is late, within the deadline of the request; and while that is what is best, a
-    /// request a second at most, and one in twenty, also sends a cut's payload to the service, to
+    /// request a second at most, and one in ten, also sends a cut's payload to the service, to
     /// find out whether the link has become better.
     pub fn adaptive(mut self, adaptive: bool) -> ClientBuilder {
         self.adaptive = adaptive;

@@ -50,7 +50,8 @@ pub use seamline_assets::Store;
 pub use seamline_net::{Congestion, TransportOptions};
 pub use seamline_ort::{Provider, Runtime, RuntimeError, RuntimeOptions, locate};
 pub use seamline_plan::{
-    DType, Dim, Element, InputError, LinkState, Tensor, TensorSpec, read_input,
+    Costs, CostsError, CutOption, DType, Dim, Element, InputError, LinkState, Tensor, TensorSpec,
+    read_input,
 };
 pub use session::Session;
 pub use stream::{Answers, FrameId, FrameSender, StreamMode, StreamOptions};

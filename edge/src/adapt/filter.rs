@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 const DELAY_DRIFT: f64 = 0.05;
 
 /// The same of the pace: what a radio's rate does while nothing special happens.
-const PACE_DRIFT: f64 = 0.3;
+const PACE_DRIFT: f64 = 0.4;
 
 /// The delay is never known better than to this share of it.
 const DELAY_FLOOR: f64 = 0.03;
