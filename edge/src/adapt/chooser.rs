@@ -11,10 +11,14 @@ use super::link::LinkEstimate;
 pub const MIN_DWELL: Duration = Duration::from_secs(2);
 
 /// What a change must gain, relative to what the present choice costs.
-pub const MIN_GAIN: f64 = 0.05;
+pub const MIN_GAIN: f64 = 0.03;
 
 /// Between two probes, at least: this time and so many requests.
 pub const PROBE_EVERY: (Duration, u32) = (Duration::from_secs(1), 10);
+
+/// So long before the choice may change again a probe may go: one that is answered earlier would be
+/// out of date by then.
+const PROBE_AHEAD: Duration = Duration::from_millis(300);
 
 /// A probe has at least so many payload bytes, where an option has: fewer tell little about a rate.
 const PROBE_BYTES: u64 = 16 << 10;
@@ -288,6 +292,12 @@ impl Chooser {
     }
 
     fn is_probe_due(&self, now: Instant) -> bool {
+        if self
+            .changed_at
+            .is_some_and(|at| now.saturating_duration_since(at) + PROBE_AHEAD < MIN_DWELL)
+        {
+            return false;
+        }
         let (time, requests) = PROBE_EVERY;
         let Some(last) = self.probes.last else {
             return true;
