@@ -21,7 +21,8 @@
 //! [`ClientBuilder::build_blocking`] gives the same without an async runtime,
 //! [`Client::stream`] keeps several frames in flight, [`Client::session`] carries the state of a
 //! recurrent net. Where the bundle was planned (it has a `costs.json`), each request takes the cut
-//! that is best at the moment: [`ClientBuilder::adaptive`], [`Client::adaptation`].
+//! that is best at the moment: [`ClientBuilder::adaptive`], [`Client::adaptation`]; what its requests
+//! teach about the costs can be kept: [`Client::learned_costs`].
 
 #![forbid(unsafe_code)]
 
