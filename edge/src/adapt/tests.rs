@@ -364,11 +364,11 @@ fn what_is_learnt_goes_into_the_costs_and_nothing_else_does() {
 fn whatever_happens_it_changes_once_in_two_seconds_or_leaves_a_failing_service() {
     for seed in 1..=40u64 {
         let mut random = seed;
-        let mut next = |of: u64| {
+        let mut next = |of: u64| -> usize {
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
-            (random >> 33) % of
+            usize::try_from((random >> 33) % of).unwrap()
         };
         let mut device = Device::new(Objective::Latency);
         let (mut current, mut changed): (usize, Option<Instant>) = (LARGE, None);
@@ -376,13 +376,13 @@ fn whatever_happens_it_changes_once_in_two_seconds_or_leaves_a_failing_service()
             match next(20) {
                 0 => device.chooser.failed(device.now),
                 1 => device.chooser.heard(),
-                2 => device.queue_us = [0.0, 1e4, 5e5][next(3) as usize],
+                2 => device.queue_us = [0.0, 1e4, 5e5][next(3)],
                 3 => device.now += u32::try_from(next(5000)).unwrap() * MS,
                 _ => {}
             }
             let (asked, was_failing) = (device.now, device.chooser.is_failing());
-            let rate = [0.5, 5.0, 12.0, 40.0][next(4) as usize];
-            let option = device.request_on(rate, [1.0, 3.0][next(2) as usize]);
+            let rate = [0.5, 5.0, 12.0, 40.0][next(4)];
+            let option = device.request_on(rate, [1.0, 3.0][next(2)]);
             if option != current {
                 let dwelt = changed.is_none_or(|at| asked - at >= MIN_DWELL);
                 assert!(

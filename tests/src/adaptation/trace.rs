@@ -1,5 +1,10 @@
 //! Rates that move between 1 and 50 Mbit/s.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "slots of a trace are numbered by its few seconds"
+)]
+
 use fastrand::Rng;
 
 /// Bounds of every trace, in bits per second.
