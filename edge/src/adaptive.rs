@@ -175,6 +175,11 @@ impl Adaptive {
         }
     }
 
+    /// The costs with what was learnt of them.
+    pub(crate) fn learned_costs(&self) -> Costs {
+        self.state.lock().chooser.learned_costs()
+    }
+
     /// A request begins to be sent.
     pub(crate) fn begin(self: &Arc<Self>, bytes: u64) -> Upload {
         let number = self.state.lock().uploads.begin(Instant::now(), bytes);
@@ -190,7 +195,8 @@ impl Adaptive {
             device_us: micros(encoded.run + encoded.encode),
             ..Outcome::default()
         };
-        self.state.lock().chooser.answered(option, &outcome);
+        let now = Instant::now();
+        self.state.lock().chooser.answered(now, option, &outcome);
     }
 
     /// The service did not answer in time, or could not be reached.
@@ -317,7 +323,7 @@ impl Upload {
             up_bytes: transfer.up_bytes,
             down_bytes,
         };
-        state.chooser.answered(option, &outcome);
+        state.chooser.answered(now, option, &outcome);
     }
 }
 

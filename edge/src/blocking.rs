@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use seamline_plan::Manifest;
+use seamline_plan::{Costs, Manifest};
 use tokio::runtime::Runtime as Tokio;
 
+use crate::adaptive::Adaptation;
 use crate::answer::Answer;
 use crate::builder::ClientBuilder;
 use crate::client::Client;
@@ -54,6 +55,16 @@ impl BlockingClient {
         let prepared = self.client.prepare_here(inputs)?;
         self.tokio
             .block_on(self.client.send_until(prepared, deadline))
+    }
+
+    /// As [`Client::adaptation`].
+    pub fn adaptation(&self) -> Option<Adaptation> {
+        self.client.adaptation()
+    }
+
+    /// As [`Client::learned_costs`].
+    pub fn learned_costs(&self) -> Option<Costs> {
+        self.client.learned_costs()
     }
 
     /// Closes the connection.

@@ -102,12 +102,21 @@ impl ClientBuilder {
     /// Whether each request takes the cut and the codec that are best at the moment, by the link as
     /// requests find it and the service's load. Default: yes, where the bundle has a `costs.json`
     /// to choose from, a service is given and [`ClientBuilder::cut`] is not called; with
-    /// [`ClientBuilder::codec`], among the options with that codec.
+    /// [`ClientBuilder::codec`], among the options with that codec. A `costs.json` that is malformed
+    /// or of another contract is named in a warning, and the bundle's default cut is used.
+    ///
+    /// The choice changes for a gain of 3 % or more ([`MIN_GAIN`]) and at most once in 2 s
+    /// ([`MIN_DWELL`]), except away from a service that fails. Nothing is loaded or measured for it.
+    /// Switch it off (`false`) where every request is to take the same way: the default cut, or give
+    /// one by [`ClientBuilder::cut`].
+    ///
+    /// [`MIN_GAIN`]: crate::adapt::MIN_GAIN
+    /// [`MIN_DWELL`]: crate::adapt::MIN_DWELL
     ///
     /// Where the costs say that the device may also answer alone, it does while the service cannot
     /// be reached or is late, within the deadline of the request; and while that is what is best, a
-    /// request a second at most, and one in twenty, also sends a cut's payload to the service, to
-    /// find out whether the link has become better.
+    /// request a second at most, and one in ten, also sends a cut's payload to the service, to
+    /// find out whether the link or the service has become better.
     pub fn adaptive(mut self, adaptive: bool) -> ClientBuilder {
         self.adaptive = adaptive;
         self

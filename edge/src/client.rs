@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use seamline_net::{PathStats, Reply};
-use seamline_plan::{CodecSpec, Crossing, Cut, LinkState, Manifest};
+use seamline_plan::{CodecSpec, Costs, Crossing, Cut, LinkState, Manifest};
 
 use crate::adaptive::{Adaptation, Adaptive, Choice, ProbeGuard};
 use crate::answer::{Answer, Timings};
@@ -140,6 +140,17 @@ impl Client {
     /// ([`ClientBuilder::adaptive`]).
     pub fn adaptation(&self) -> Option<Adaptation> {
         Some(self.inner.adaptive.as_ref()?.status())
+    }
+
+    /// The bundle's `costs.json` with what this client's requests have taught: times of the device
+    /// and of the service in microseconds, payload sizes in bytes; link, prices and objective are
+    /// the plan's. `None` where the client does not adapt ([`ClientBuilder::adaptive`]).
+    ///
+    /// [`Costs::write`] puts it into the bundle for the next client. The contract and its
+    /// fingerprint stay as they are, so that the service need not know. One request moves a time by
+    /// 8 % at most, all of a client's together by a factor of 8.
+    pub fn learned_costs(&self) -> Option<Costs> {
+        Some(self.inner.adaptive.as_ref()?.learned_costs())
     }
 
     /// This client, stages and connection shared, with another [`ClientBuilder::deadline`].

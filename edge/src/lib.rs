@@ -21,7 +21,8 @@
 //! [`ClientBuilder::build_blocking`] gives the same without an async runtime,
 //! [`Client::stream`] keeps several frames in flight, [`Client::session`] carries the state of a
 //! recurrent net. Where the bundle was planned (it has a `costs.json`), each request takes the cut
-//! that is best at the moment: [`ClientBuilder::adaptive`], [`Client::adaptation`].
+//! that is best at the moment: [`ClientBuilder::adaptive`], [`Client::adaptation`]; what its requests
+//! teach about the costs can be kept: [`Client::learned_costs`].
 
 #![forbid(unsafe_code)]
 
@@ -50,7 +51,8 @@ pub use seamline_assets::Store;
 pub use seamline_net::{Congestion, TransportOptions};
 pub use seamline_ort::{Provider, Runtime, RuntimeError, RuntimeOptions, locate};
 pub use seamline_plan::{
-    DType, Dim, Element, InputError, LinkState, Tensor, TensorSpec, read_input,
+    Costs, CostsError, CutOption, DType, Dim, Element, InputError, LinkState, Tensor, TensorSpec,
+    read_input,
 };
 pub use session::Session;
 pub use stream::{Answers, FrameId, FrameSender, StreamMode, StreamOptions};

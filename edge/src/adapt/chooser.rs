@@ -11,10 +11,14 @@ use super::link::LinkEstimate;
 pub const MIN_DWELL: Duration = Duration::from_secs(2);
 
 /// What a change must gain, relative to what the present choice costs.
-pub const MIN_GAIN: f64 = 0.05;
+pub const MIN_GAIN: f64 = 0.03;
 
 /// Between two probes, at least: this time and so many requests.
-pub const PROBE_EVERY: (Duration, u32) = (Duration::from_secs(1), 20);
+pub const PROBE_EVERY: (Duration, u32) = (Duration::from_secs(1), 10);
+
+/// So long before the choice may change again a probe may go: one that is answered earlier would be
+/// out of date by then.
+const PROBE_AHEAD: Duration = Duration::from_millis(300);
 
 /// A probe has at least so many payload bytes, where an option has: fewer tell little about a rate.
 const PROBE_BYTES: u64 = 16 << 10;
@@ -22,8 +26,11 @@ const PROBE_BYTES: u64 = 16 << 10;
 /// After a failure the service is asked again after this time, doubled with each further failure.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// How much the latest word on the service's load counts.
+/// How much the latest word on the service's load counts at least.
 const LOAD_GAIN: f64 = 0.3;
+
+/// What was known of the service's load is worth e times less after so long.
+const LOAD_KEEPS: Duration = Duration::from_secs(2);
 
 /// What a request is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +47,10 @@ pub struct Decision {
 ///
 /// It changes its mind only for a gain of [`MIN_GAIN`], at most once in [`MIN_DWELL`], and not while
 /// the last request leaves it open whether the link has changed. A service that fails is left at
-/// once where the device can answer alone. While it does, nothing tells about the link; so where a
-/// better link would change the choice, now and then ([`PROBE_EVERY`]) a request also sends the
-/// payload of another cut, which the head makes on its way. That costs its encoding, its bytes and
-/// the service's work, and no waiting.
+/// once where the device can answer alone. While it does, nothing tells about the link and the
+/// service; so where a better link or a service that is idle would change the choice, now and then
+/// ([`PROBE_EVERY`]) a request also sends the payload of another cut, which the head makes on its
+/// way. That costs its encoding, its bytes and the service's work, and no waiting.
 #[derive(Clone, Debug)]
 pub struct Chooser {
     costs: Costs,
@@ -51,6 +58,7 @@ pub struct Chooser {
     places: Vec<usize>,
     corrected: Corrected,
     load: Load,
+    load_known_at: Option<Instant>,
     current: usize,
     changed_at: Option<Instant>,
     changes: u64,
@@ -74,11 +82,12 @@ struct Probes {
 }
 
 impl Chooser {
-    /// Chooses among those of the options that `is_usable` admits; `None` where it admits none. The
-    /// first is the choice to begin with.
+    /// Chooses among those of the options that `is_usable` admits and that have a price: an option
+    /// of which the plan's objective makes no number on the plan's link is left out. `None` where
+    /// none is left. The first is the choice to begin with.
     pub fn new(costs: &Costs, is_usable: impl Fn(&CutOption) -> bool) -> Option<Chooser> {
         let usable = costs.options.iter().enumerate();
-        let usable = usable.filter(|(_, option)| is_usable(option));
+        let usable = usable.filter(|(_, option)| is_usable(option) && has_price(costs, option));
         let (places, options): (Vec<usize>, Vec<CutOption>) = usable
             .map(|(place, option)| (place, option.clone()))
             .unzip();
@@ -90,6 +99,7 @@ impl Chooser {
             places,
             corrected: Corrected::new(options),
             load: Load::default(),
+            load_known_at: None,
             current: 0,
             changed_at: None,
             changes: 0,
@@ -120,7 +130,7 @@ impl Chooser {
     }
 
     /// A request at `option`, one of [`Decision`]'s, was answered.
-    pub fn answered(&mut self, option: usize, outcome: &Outcome) {
+    pub fn answered(&mut self, now: Instant, option: usize, outcome: &Outcome) {
         let Some(option) = self.index(option) else {
             return;
         };
@@ -129,9 +139,15 @@ impl Chooser {
             return;
         }
         self.failing = None;
+        let silence = self
+            .load_known_at
+            .map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        self.load_known_at = Some(now);
+        let kept = (-silence.as_secs_f64() / LOAD_KEEPS.as_secs_f64()).exp();
+        let gain = 1.0 - (1.0 - LOAD_GAIN) * kept;
         let queue = 0.5 * (outcome.queue_us + outcome.next_queue_us);
-        self.load.queue_us += LOAD_GAIN * (queue - self.load.queue_us);
-        self.load.batch += LOAD_GAIN * (outcome.batch - self.load.batch);
+        self.load.queue_us += gain * (queue - self.load.queue_us);
+        self.load.batch += gain * (outcome.batch - self.load.batch);
     }
 
     /// The service did not answer in time, or could not be reached.
@@ -190,6 +206,21 @@ impl Chooser {
         Duration::try_from_secs_f64(us / 1e6).ok()
     }
 
+    /// The costs with what was learnt of them: times of the device and of the service, and sizes.
+    /// Options that are not usable here get what all have in common. The link is the plan's, and
+    /// the service's load is left out: both are of the moment.
+    pub fn learned_costs(&self) -> Costs {
+        let options = self.costs.options.iter().enumerate();
+        let options = options.map(|(place, plan)| match self.index(place) {
+            Some(index) => self.corrected.options()[index].clone(),
+            None => self.corrected.other(plan),
+        });
+        Costs {
+            options: options.collect(),
+            ..self.costs.clone()
+        }
+    }
+
     /// What the device would still need to answer alone after the head of `option`; `None` where it
     /// does not hold all of the model.
     pub fn rest_here(&self, option: usize) -> Option<Duration> {
@@ -241,9 +272,8 @@ impl Chooser {
         if !due || self.probes.in_flight {
             return None;
         }
-        // Where no link would change the choice there is nothing to learn.
-        let best = link.best();
-        if self.best(&best) == self.current {
+        // Where neither link nor service could change the choice there is nothing to learn.
+        if self.best_at_best(&link.best()) == self.current {
             return None;
         }
         let options = self.corrected.options().iter().enumerate();
@@ -262,6 +292,12 @@ impl Chooser {
     }
 
     fn is_probe_due(&self, now: Instant) -> bool {
+        if self
+            .changed_at
+            .is_some_and(|at| now.saturating_duration_since(at) + PROBE_AHEAD < MIN_DWELL)
+        {
+            return false;
+        }
         let (time, requests) = PROBE_EVERY;
         let Some(last) = self.probes.last else {
             return true;
@@ -270,12 +306,26 @@ impl Chooser {
     }
 
     fn best(&self, link: &LinkState) -> usize {
-        let scores = (0..self.places.len()).map(|option| (option, self.score(option, link)));
-        let best = scores.min_by(|a, b| a.1.total_cmp(&b.1));
+        let options = self.corrected.options().iter();
+        self.least(options.map(|option| self.score_of(option, link, &self.load)))
+    }
+
+    /// The best on `link` at a service that is idle.
+    fn best_at_best(&self, link: &LinkState) -> usize {
+        let options = (0..self.places.len()).map(|index| self.corrected.at_best(index));
+        self.least(options.map(|option| self.score_of(&option, link, &Load::default())))
+    }
+
+    fn least(&self, scores: impl Iterator<Item = f64>) -> usize {
+        let best = scores.enumerate().min_by(|a, b| a.1.total_cmp(&b.1));
         best.map_or(self.current, |(option, _)| option)
     }
 
     fn score(&self, option: usize, link: &LinkState) -> f64 {
+        self.score_of(&self.corrected.options()[option], link, &self.load)
+    }
+
+    fn score_of(&self, option: &CutOption, link: &LinkState, load: &Load) -> f64 {
         let Costs {
             objective,
             prices,
@@ -283,8 +333,22 @@ impl Chooser {
             ..
         } = &self.costs;
         let link = live(&self.costs.link, link);
-        self.corrected.options()[option].score(*objective, &link, &self.load, prices, *executors)
+        option.score(*objective, &link, load, prices, *executors)
     }
+}
+
+/// Costs that were read from a file are numbers; those that a program made may be anything.
+fn has_price(costs: &Costs, option: &CutOption) -> bool {
+    let load = Load::default();
+    let score = option.score(
+        costs.objective,
+        &costs.link,
+        &load,
+        &costs.prices,
+        costs.executors,
+    );
+    let total = option.latency(&costs.link.usual(), &load).total_us();
+    [score, total].iter().all(|it| it.is_finite() && *it >= 0.0)
 }
 
 fn retry(times: u32) -> Duration {

@@ -60,6 +60,10 @@ impl Factors {
         (self.shared + self.own[option]).exp()
     }
 
+    fn shared(&self) -> f64 {
+        self.shared.exp()
+    }
+
     /// `planned` microseconds of the costs were `real` ones.
     fn learn(&mut self, option: usize, planned: f64, real: f64) {
         let expected = planned * self.of(option);
@@ -115,21 +119,25 @@ impl Corrected {
         }
     }
 
+    /// The option at `index` at a service that is at least as fast as the plan has it: what might
+    /// be found by asking, where it was slower when it was last asked.
+    pub(super) fn at_best(&self, index: usize) -> CutOption {
+        self.corrected(index, self.service.of(index).min(1.0))
+    }
+
+    /// Another option of the same plan, which is not used here: what all options have in common is
+    /// learnt of it too.
+    pub(super) fn other(&self, plan: &CutOption) -> CutOption {
+        scaled(plan, self.device.shared(), self.service.shared())
+    }
+
     fn apply(&mut self, index: usize) {
-        let plan = &self.planned[index];
-        let (device, service) = (self.device.of(index), self.service.of(index));
+        self.options[index] = self.corrected(index, self.service.of(index));
+    }
+
+    fn corrected(&self, index: usize, service: f64) -> CutOption {
+        let mut option = scaled(&self.planned[index], self.device.of(index), service);
         let (up, down) = self.bytes[index];
-        let option = &mut self.options[index];
-        option.head = plan.head.scaled(device);
-        option.encode = plan.encode.scaled(device);
-        option.decode = plan.decode.scaled(service);
-        let tails = option.tail.iter_mut().zip(&plan.tail);
-        tails.for_each(|(tail, plan)| {
-            *tail = TailTime {
-                batch: plan.batch,
-                time: plan.time.scaled(service),
-            };
-        });
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -138,5 +146,21 @@ impl Corrected {
         {
             (option.up_bytes, option.down_bytes) = (up.round() as u64, down.round() as u64);
         }
+        option
+    }
+}
+
+/// `plan` with its times on the device and in the service multiplied.
+fn scaled(plan: &CutOption, device: f64, service: f64) -> CutOption {
+    let tail = plan.tail.iter().map(|tail| TailTime {
+        batch: tail.batch,
+        time: tail.time.scaled(service),
+    });
+    CutOption {
+        head: plan.head.scaled(device),
+        encode: plan.encode.scaled(device),
+        decode: plan.decode.scaled(service),
+        tail: tail.collect(),
+        ..plan.clone()
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 const DELAY_DRIFT: f64 = 0.05;
 
 /// The same of the pace: what a radio's rate does while nothing special happens.
-const PACE_DRIFT: f64 = 0.3;
+const PACE_DRIFT: f64 = 0.4;
 
 /// The delay is never known better than to this share of it.
 const DELAY_FLOOR: f64 = 0.03;
@@ -274,18 +274,18 @@ mod tests {
     fn nothing_measured_makes_it_lose_its_footing() {
         let seed = 11;
         let mut random = 1u64 + seed;
-        let mut next = || {
+        let mut next = || -> u64 {
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            (random >> 33) as f64 / (1u64 << 31) as f64
+            random >> 33
         };
         let mut now = Instant::now();
         let mut filter = known(now);
         for _ in 0..20_000 {
-            now += Duration::from_secs_f64(next() * 3.0);
-            let bytes = [0.0, 1.0, 1e3, 1e9][(next() * 4.0) as usize % 4];
-            let us = [0.0, 1.0, 1e4, 1e9][(next() * 4.0) as usize % 4];
+            now += Duration::from_micros(next() % 3_000_000);
+            let bytes = [0.0, 1.0, 1e3, 1e9][usize::try_from(next() % 4).unwrap()];
+            let us = [0.0, 1.0, 1e4, 1e9][usize::try_from(next() % 4).unwrap()];
             filter.learn_transfer(now, bytes, us);
             filter.learn_delay(now, us, us);
             assert!(filter.delay().is_finite() && filter.delay() >= 0.0);

@@ -58,6 +58,9 @@ struct Device {
     link: LinkEstimate,
     chooser: Chooser,
     probes: Vec<usize>,
+    /// Of the service, in microseconds.
+    queue_us: f64,
+    slowdown_of_service: f64,
 }
 
 impl Device {
@@ -69,6 +72,8 @@ impl Device {
             chooser: Chooser::new(&costs, |_| true).unwrap(),
             costs,
             probes: Vec::new(),
+            queue_us: 0.0,
+            slowdown_of_service: 1.0,
         }
     }
 
@@ -118,12 +123,14 @@ impl Device {
                 ..Transfer::default()
             };
             self.link.learn_transfer(self.now, &transfer);
-            outcome.service_us = 5e3;
+            outcome.service_us = 5e3 * self.slowdown_of_service;
+            outcome.queue_us = self.queue_us;
+            outcome.next_queue_us = self.queue_us;
             outcome.batch = 1.0;
             outcome.up_bytes = option.up_bytes;
             outcome.down_bytes = option.down_bytes;
         }
-        self.chooser.answered(at, &outcome);
+        self.chooser.answered(self.now, at, &outcome);
     }
 
     fn requests(&mut self, count: usize, mbps: f64) -> Vec<usize> {
@@ -188,16 +195,16 @@ fn while_alone_it_looks_now_and_then_and_comes_back() {
     device.probes.clear();
     let before = device.now;
     assert_eq!(device.requests(200, 0.5), [ALONE; 200]);
-    // 20 s: one request in twenty, and no more than one a second.
+    // 20 s: one request in ten, and no more than one a second.
     assert!(
-        (9..=10).contains(&device.probes.len()),
+        (18..=20).contains(&device.probes.len()),
         "{:?}",
         device.probes
     );
     assert!(device.now - before >= 20 * 1000 * MS);
     let back = device.requests(60, 40.0);
     let returned = back.iter().position(|&option| option == LARGE).unwrap();
-    assert!(returned <= 42, "{back:?}");
+    assert!(returned <= 22, "{back:?}");
 }
 
 #[test]
@@ -265,23 +272,126 @@ fn a_hot_device_is_learnt_and_the_correction_has_bounds() {
 }
 
 #[test]
-fn a_queue_in_the_service_counts() {
+fn a_busy_service_is_left_and_found_again_when_it_is_idle() {
     let mut device = Device::new(Objective::Latency);
-    device.requests(5, 40.0);
-    let outcome = Outcome {
-        device_us: 5e3,
-        service_us: 5e3,
-        queue_us: 4e5,
-        next_queue_us: 4e5,
-        batch: 1.0,
-        up_bytes: 100_000,
-        down_bytes: 40,
-    };
-    for _ in 0..3 {
-        device.chooser.answered(LARGE, &outcome);
+    assert_eq!(device.requests(20, 40.0), [LARGE; 20]);
+    device.queue_us = 4e5;
+    let left = device.requests(30, 40.0);
+    let left = left.iter().position(|&option| option == ALONE).unwrap();
+    assert!(left <= 4, "after {left} requests");
+    assert_eq!(device.requests(200, 40.0), [ALONE; 200]);
+    device.queue_us = 0.0;
+    // Two or three probes.
+    let back = device.requests(60, 40.0);
+    let back = back.iter().position(|&option| option == LARGE).unwrap();
+    assert!(back <= 32, "after {back} requests");
+}
+
+#[test]
+fn a_service_that_was_slow_is_found_again_when_it_is_fast() {
+    let mut device = Device::new(Objective::Latency);
+    device.costs.options[LARGE].tail[0].time = Spread::exactly(5e4);
+    device.costs.options[SMALL].tail[0].time = Spread::exactly(5e4);
+    device.chooser = Chooser::new(&device.costs, |_| true).unwrap();
+    device.slowdown_of_service = 40.0;
+    device.requests(100, 40.0);
+    assert_eq!(device.requests(100, 40.0), [ALONE; 100]);
+    device.slowdown_of_service = 10.0;
+    device.requests(600, 40.0);
+    assert_eq!(device.request(40.0), LARGE);
+}
+
+#[test]
+fn of_options_that_cost_the_same_the_first_stays() {
+    let mut device = Device::new(Objective::Latency);
+    let twin = device.costs.options[LARGE].clone();
+    device.costs.options = vec![twin.clone(), twin];
+    device.chooser = Chooser::new(&device.costs, |_| true).unwrap();
+    for round in 0..600 {
+        // Nor does what is learnt of the one that is used speak for the other.
+        device.queue_us = if round % 3 == 0 { 2e4 } else { 0.0 };
+        device.request(if round % 7 < 3 { 3.0 } else { 40.0 });
     }
-    assert_eq!(
-        device.chooser.choose(device.now, &device.link).option,
-        ALONE
-    );
+    assert_eq!((device.chooser.current(), device.chooser.changes()), (0, 0));
+}
+
+#[test]
+fn an_option_without_a_price_is_left_out() {
+    for wrong in [f64::NAN, -f64::NAN, f64::INFINITY, -1e9] {
+        let mut device = Device::new(Objective::Latency);
+        device.costs.options[LARGE].head.p50_us = wrong;
+        device.chooser = Chooser::new(&device.costs, |_| true).unwrap();
+        let taken = device.requests(60, 40.0);
+        assert!(!taken.contains(&LARGE), "{wrong}: {taken:?}");
+        assert!(
+            device
+                .chooser
+                .predict(LARGE, &device.link.state())
+                .is_none()
+        );
+        device.costs.options.truncate(1);
+        assert!(Chooser::new(&device.costs, |_| true).is_none());
+    }
+}
+
+#[test]
+fn what_is_learnt_goes_into_the_costs_and_nothing_else_does() {
+    let mut device = Device::new(Objective::Latency);
+    device.chooser = Chooser::new(&device.costs, |option| option.cut != "small").unwrap();
+    assert_eq!(device.chooser.learned_costs(), device.costs);
+    for _ in 0..400 {
+        device.request_on(40.0, 2.0);
+    }
+    let learned = device.chooser.learned_costs();
+    let head = |option: usize| learned.options[option].head.p50_us;
+    // Measured itself; by what all have in common; not usable here, but on the same device.
+    assert!((head(LARGE) / 10e3 - 1.0).abs() < 0.05, "{learned:?}");
+    for (other, planned) in [(ALONE, 150e3), (SMALL, 50e3)] {
+        let factor = head(other) / planned;
+        assert!((1.2..=2.0).contains(&factor), "{other}: {factor}");
+    }
+    let Costs { options, .. } = &device.costs;
+    let same = |(a, b): (&CutOption, &CutOption)| a.cut == b.cut && a.up_bytes == b.up_bytes;
+    assert!(learned.options.iter().zip(options).all(same));
+    let planned = Costs {
+        options: options.clone(),
+        ..learned
+    };
+    assert_eq!(planned, device.costs);
+}
+
+#[test]
+fn whatever_happens_it_changes_once_in_two_seconds_or_leaves_a_failing_service() {
+    for seed in 1..=40u64 {
+        let mut random = seed;
+        let mut next = |of: u64| -> usize {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from((random >> 33) % of).unwrap()
+        };
+        let mut device = Device::new(Objective::Latency);
+        let (mut current, mut changed): (usize, Option<Instant>) = (LARGE, None);
+        for _ in 0..2000 {
+            match next(20) {
+                0 => device.chooser.failed(device.now),
+                1 => device.chooser.heard(),
+                2 => device.queue_us = [0.0, 1e4, 5e5][next(3)],
+                3 => device.now += u32::try_from(next(5000)).unwrap() * MS,
+                _ => {}
+            }
+            let (asked, was_failing) = (device.now, device.chooser.is_failing());
+            let rate = [0.5, 5.0, 12.0, 40.0][next(4)];
+            let option = device.request_on(rate, [1.0, 3.0][next(2)]);
+            if option != current {
+                let dwelt = changed.is_none_or(|at| asked - at >= MIN_DWELL);
+                assert!(
+                    dwelt || (was_failing && option == ALONE),
+                    "seed {seed}: from {current} to {option}"
+                );
+                (current, changed) = (option, Some(asked));
+            }
+        }
+        assert!(device.chooser.changes() > 20, "seed {seed}: a dull script");
+    }
 }

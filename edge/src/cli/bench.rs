@@ -8,7 +8,7 @@ use clap::Args;
 use seamline_edge::{Answer, Client, Values};
 
 use super::run::steps;
-use super::{Connection, read_requests};
+use super::{Connection, Learning, read_requests};
 
 #[derive(Args)]
 pub(crate) struct Bench {
@@ -24,8 +24,10 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", default_value_t = 1)]
     concurrency: usize,
     /// Run the head once, ahead, and measure only sending and the service.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "learn")]
     prepared: bool,
+    #[command(flatten)]
+    learning: Learning,
 }
 
 impl Bench {
@@ -44,6 +46,9 @@ impl Bench {
             let requests = read_requests(client.manifest(), &self.inputs)?;
             let requests: Vec<Values> =
                 requests.into_iter().map(|request| request.values).collect();
+            self.learning.check(&client)?;
+            // Each client learns for itself; the first one's lesson is kept.
+            let first = client.clone();
             let mut clients = vec![client];
             while clients.len() < self.concurrency {
                 clients.push(clients[0].with_own_connection().await?);
@@ -65,6 +70,7 @@ impl Bench {
                 answers.extend(worker.await??);
             }
             report(&answers, started.elapsed(), json);
+            self.learning.keep(&first, &self.connection.bundle)?;
             Ok(ExitCode::SUCCESS)
         })
     }

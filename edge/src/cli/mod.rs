@@ -7,7 +7,7 @@ pub(crate) mod profile;
 pub(crate) mod run;
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -34,11 +34,13 @@ pub(crate) struct Connection {
     /// Name on the service's certificate, where it is not the host's.
     #[arg(long, value_name = "NAME")]
     server_name: Option<String>,
-    /// Cut to use; the bundle's default without it.
+    /// Cut to use for every request. Without it the best at the moment, by the bundle's costs.json,
+    /// the link and the service's load; the bundle's default where there is no costs.json.
     #[arg(long, value_name = "ID")]
     cut: Option<String>,
     /// Codec for every value that allows it: raw, f16, int8, zstd or, for u8 pictures, png, jpeg85
-    /// and others (a wrong one lists them); the bundle's default without it.
+    /// and others (a wrong one lists them). Without it it is chosen with the cut; the bundle's
+    /// first where nothing is chosen.
     #[arg(long, value_name = "NAME")]
     codec: Option<String>,
     /// Execution providers for the head, first choice first.
@@ -75,6 +77,37 @@ impl Connection {
             builder = builder.providers(self.providers.clone());
         }
         Ok(builder.build().await?)
+    }
+}
+
+/// Whether what requests taught is kept.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct Learning {
+    /// Write what these requests took into the bundle's costs.json, for the clients to come. The
+    /// bundle's fingerprint stays as it is. Needs --cloud and a planned bundle, and no --cut.
+    #[arg(long, conflicts_with = "cut", requires = "cloud")]
+    pub(crate) learn: bool,
+}
+
+impl Learning {
+    /// Before the requests: whether there is anything to learn about.
+    pub(crate) fn check(self, client: &Client) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            !self.learn || client.adaptation().is_some(),
+            "--learn needs the bundle's costs.json, and it has none that can be used; make one \
+             with `seamline plan`"
+        );
+        Ok(())
+    }
+
+    /// After them.
+    pub(crate) fn keep(self, client: &Client, bundle: &Path) -> anyhow::Result<()> {
+        if self.learn
+            && let Some(costs) = client.learned_costs()
+        {
+            costs.write(bundle).context("--learn")?;
+        }
+        Ok(())
     }
 }
 

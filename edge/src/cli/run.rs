@@ -11,7 +11,7 @@ use ndarray_npy::WriteNpyExt;
 use seamline_edge::{Answer, Client, Timings};
 use seamline_plan::{DType, Tensor, format_shape};
 
-use super::{Connection, read_requests};
+use super::{Connection, Learning, read_requests};
 
 #[derive(Args)]
 pub(crate) struct Run {
@@ -24,6 +24,8 @@ pub(crate) struct Run {
     /// Write each output as .npy into this folder; half floats as f32.
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    learning: Learning,
 }
 
 impl Run {
@@ -42,6 +44,7 @@ impl Run {
 
     async fn ask(&self, client: &Client, json: bool) -> anyhow::Result<ExitCode> {
         let requests = read_requests(client.manifest(), &self.inputs)?;
+        self.learning.check(client)?;
         let mut documents = Vec::new();
         for (index, request) in requests.into_iter().enumerate() {
             let answer = client.infer(request.values).await?;
@@ -54,6 +57,7 @@ impl Run {
                 print_answer(&request.source, &answer);
             }
         }
+        self.learning.keep(client, &self.connection.bundle)?;
         if json {
             seamline_plan::outln!("{}", serde_json::json!({ "answers": documents }));
         }

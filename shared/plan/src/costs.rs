@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Fingerprint, LinkModel, LinkState, Manifest, Spread, read_text};
+use crate::{Fingerprint, LinkModel, LinkState, Manifest, Spread, read_text, write_atomic};
 
 /// The format of `costs.json` that this build writes and reads.
 pub const COSTS_FORMAT: u32 = 1;
@@ -362,6 +362,16 @@ impl Costs {
             Ok(costs) => Ok(Some(costs)),
             Err(problem) => Err(CostsError::Content { path, problem }),
         }
+    }
+
+    /// Writes the costs of the bundle at `bundle`, through a rename: a reader sees the old file or
+    /// the new one. The contract, and so the fingerprint, stays as it is.
+    ///
+    /// # Errors
+    /// [`CostsError::Io`].
+    pub fn write(&self, bundle: &Path) -> Result<(), CostsError> {
+        let path = bundle.join(COSTS_FILE);
+        write_atomic(&path, &self.to_json()).map_err(|error| CostsError::Io { path, error })
     }
 
     /// Reads costs and checks them against the contract that they belong to.

@@ -5,6 +5,8 @@
 //! a lost last packet makes it. Congestion control is not in it: what it does after a step is
 //! measured end to end only (`tests/adaptation.rs`).
 
+mod trace;
+
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -14,14 +16,11 @@ use seamline_plan::{
     TailTime,
 };
 
-/// Bounds of every trace, in bits per second.
-const RATES: (f64, f64) = (1e6, 50e6);
+pub use trace::Movement;
+use trace::Trace;
 
 /// The answer's direction is faster by this factor.
 const DOWN: f64 = 2.0;
-
-/// Seconds of a trace's slot.
-const SLOT: f64 = 0.1;
 
 /// Round trip without load, and mean jitter, in seconds.
 const ROUND_TRIP: (f64, f64) = (0.010, 0.000_7);
@@ -31,87 +30,6 @@ const PERIOD: f64 = 0.1;
 
 /// A stall's chance, and its bounds in seconds.
 const STALL: (f64, f64, f64) = (0.01, 0.1, 0.3);
-
-/// How a rate moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Movement {
-    /// A random walk of the rate's logarithm, by a factor of about 1.35 a second, reflected at the
-    /// bounds.
-    Walk,
-    /// Constant for 5 to 20 s, then any rate between the bounds (uniform in its logarithm).
-    Steps,
-    /// The walk, and a step every 20 s on average.
-    Both,
-}
-
-impl Movement {
-    /// All of them.
-    pub const ALL: [Movement; 3] = [Movement::Walk, Movement::Steps, Movement::Both];
-
-    /// Its name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Movement::Walk => "walk",
-            Movement::Steps => "steps",
-            Movement::Both => "walk and steps",
-        }
-    }
-}
-
-/// Rates over time.
-struct Trace(Vec<f64>);
-
-impl Trace {
-    fn new(movement: Movement, seed: u64, seconds: f64) -> Trace {
-        let mut random = Rng::with_seed(seed);
-        let (low, high) = (RATES.0.ln(), RATES.1.ln());
-        let anywhere = |random: &mut Rng| low + (high - low) * random.f64();
-        let mut rate = anywhere(&mut random);
-        let mut hold = 5.0 + 15.0 * random.f64();
-        let slots = std::iter::from_fn(|| {
-            if movement != Movement::Steps {
-                // Uniform within ± a has the deviation a / √3: 0.3 a square root of a second.
-                let most = 0.3 * (3.0 * SLOT).sqrt();
-                rate += most * (2.0 * random.f64() - 1.0);
-                rate = if rate > high { 2.0 * high - rate } else { rate };
-                rate = if rate < low { 2.0 * low - rate } else { rate };
-            }
-            hold -= SLOT;
-            let step = match movement {
-                Movement::Walk => false,
-                Movement::Steps => hold <= 0.0,
-                Movement::Both => random.f64() < SLOT / 20.0,
-            };
-            if step {
-                rate = anywhere(&mut random);
-                hold = 5.0 + 15.0 * random.f64();
-            }
-            Some(rate.exp())
-        });
-        Trace(slots.take((seconds / SLOT) as usize).collect())
-    }
-
-    fn rate(&self, at: f64) -> f64 {
-        let slot = (at / SLOT) as usize;
-        self.0.get(slot).or(self.0.last()).copied().unwrap_or(1e6)
-    }
-
-    /// When `bytes` on the wire are through that are sent from `at` on.
-    fn sent(&self, at: f64, bytes: f64, factor: f64) -> f64 {
-        let (mut at, mut bits) = (at, bytes * 8.0);
-        loop {
-            let rate = self.rate(at) * factor;
-            let end = ((at / SLOT).floor() + 1.0) * SLOT;
-            // A rounding error must not stop the clock.
-            let end = if end > at { end } else { at + SLOT };
-            if bits <= (end - at) * rate {
-                return at + bits / rate;
-            }
-            bits -= (end - at) * rate;
-            at = end;
-        }
-    }
-}
 
 /// What is simulated.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -292,6 +210,8 @@ pub struct Fared {
     pub oracle: f64,
     /// The best mean of one option that all requests take.
     pub fixed: f64,
+    /// The worst.
+    pub worst: f64,
     /// How often the cut changed.
     pub changes: u64,
     /// The least seconds between two changes.
@@ -338,7 +258,7 @@ pub fn simulate(case: &Case, seed: u64, seconds: f64) -> Fared {
         if let Some(index) = decision.probe {
             fared.probes += 1;
             let option = &costs.options[index];
-            // Encoded on the way of the head, which waits for that.
+            // Encoded on the head's way, which waits for that.
             total += option.encode.p50_us / 1e6 * luck.device;
             let aside = run(&trace, now, option, &Luck::draw(&mut random));
             let end = now + aside.total;
@@ -376,7 +296,8 @@ pub fn simulate(case: &Case, seed: u64, seconds: f64) -> Fared {
     let requests = f64::from(fared.requests);
     fared.ours /= requests;
     fared.oracle /= requests;
-    fared.fixed = fixed.into_iter().fold(f64::INFINITY, f64::min) / requests;
+    fared.fixed = fixed.iter().copied().fold(f64::INFINITY, f64::min) / requests;
+    fared.worst = fixed.into_iter().fold(0.0, f64::max) / requests;
     fared.changes = chooser.changes();
     fared
 }
@@ -400,7 +321,7 @@ fn learn(
         down_bytes: run.transfer.down_bytes,
         ..Outcome::default()
     };
-    chooser.answered(option, &outcome);
+    chooser.answered(now, option, &outcome);
 }
 
 /// What the transport would say: its smoothed round trip holds part of the transfer's own queue.
