@@ -18,7 +18,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ort", &["plan", "assets"]),
     ("graph", &["plan"]),
     ("profile", &["plan", "codec", "kernels", "ort"]),
-    ("partitioner", &["plan", "graph", "codec", "ort", "assets"]),
+    (
+        "partitioner",
+        &["plan", "graph", "codec", "ort", "assets", "profile"],
+    ),
     (
         "edge",
         &["plan", "codec", "wire", "net", "ort", "assets", "profile"],
