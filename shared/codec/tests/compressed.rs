@@ -188,8 +188,9 @@ fn a_payload_cut_short_is_refused_at_every_length() {
         let more = [&payload[..], &[0]].concat();
         refused(&spec(name), DType::U8, scene.shape(), &more);
         // The same cut within a file whose stated length is right: nothing is filled in.
-        let file = &payload[4..4 + u32::from_le_bytes(*payload.first_chunk().unwrap()) as usize];
         if name == "png" || name == "jpeg75" {
+            let length = u32::from_le_bytes(*payload.first_chunk().unwrap()) as usize;
+            let file = &payload[4..4 + length];
             for length in 0..file.len() {
                 let payload = framed(&file[..length]);
                 refused(&spec(name), DType::U8, &[1, 24, 24, 3], &payload);
@@ -262,6 +263,22 @@ fn what_decoders_read_differently_or_at_length_is_refused() {
         let text = refuse(&edited(&jpeg, at, &[bytes]));
         assert!(text.contains(part), "{text}");
     }
+    // CMYK: four components, each of the length that three have.
+    let text = refuse(&edited(&jpeg, find(0xc0) + 9, &[4]));
+    assert!(text.contains("of 4 channels; expected"), "{text}");
+    // A second picture, bytes of anything, and a scan more behind the first.
+    let file = &jpeg[4..];
+    let text = refuse(&framed(&[file, file].concat()));
+    let behind = format!("{} bytes behind its end", file.len());
+    assert!(text.contains(&behind), "{text}");
+    refuse(&framed(&[file, b"more"].concat()));
+    let (data, end) = file.split_at(file.len() - 2);
+    let scan = &file[find(0xda)..];
+    let text = refuse(&framed(&[data, scan].concat()));
+    assert!(text.contains("0xffda behind its scan"), "{text}");
+    // Fill bytes before a marker are in the standard.
+    let filled = framed(&[data, b"\xff\xff", end].concat());
+    decode(&spec("jpeg75"), DType::U8, &[1, 24, 32, 3], &filled).unwrap();
     let png = encode_bytes(&CodecSpec::Png, &scene).unwrap();
     let refuse = |payload: &[u8]| refused(&CodecSpec::Png, DType::U8, &[1, 24, 32, 3], payload);
     let text = refuse(&edited(&png, 24, &[16]));
@@ -296,13 +313,29 @@ fn a_webp_decodes_without_its_encoder_and_only_in_its_simple_form() {
     let tensor = decode(&file).unwrap();
     let orange = [200u8, 100, 50].repeat(4);
     assert!(psnr(tensor.bytes(), &orange) > 30.0, "{tensor:?}");
-    // The extended form may hold a frame of any size behind a canvas of the right one.
-    let mut extended = file.clone();
-    extended[12..16].copy_from_slice(b"VP8X");
-    let text = decode(&extended).unwrap_err().to_string();
+    // The extended form may hold a frame of any size behind a canvas of the right one, or many.
+    for form in [b"VP8X", b"VP8L", b"ANIM"] {
+        let mut other = file.clone();
+        other[12..16].copy_from_slice(form);
+        let text = decode(&other).unwrap_err().to_string();
+        assert!(
+            text.contains("expected `VP8 `, the simple lossy form"),
+            "{text}"
+        );
+    }
+    // Not even an encoder of lossless files that means well.
+    let mut lossless = Vec::new();
+    image_webp::WebPEncoder::new(&mut lossless)
+        .encode(&orange, 2, 2, image_webp::ColorType::Rgb8)
+        .unwrap();
+    let text = decode(&lossless).unwrap_err().to_string();
+    assert!(text.contains("\"VP8L\""), "{text}");
+    let more = [&file[..], b"EXIF\x02\0\0\0ab"].concat();
     assert!(
-        text.contains("expected `VP8 `, the simple lossy form"),
-        "{text}"
+        decode(&more)
+            .unwrap_err()
+            .to_string()
+            .contains("its headers state")
     );
     let mut large = file.clone();
     large[26..30].copy_from_slice(&[0xff, 0x3f, 0xff, 0x3f]);

@@ -6,6 +6,7 @@
 
 mod jpeg;
 mod png;
+mod vp8;
 #[cfg(feature = "webp")]
 mod webp;
 #[cfg(not(feature = "webp"))]
