@@ -37,8 +37,8 @@ pub(crate) struct Connection {
     /// Cut to use; the bundle's default without it.
     #[arg(long, value_name = "ID")]
     cut: Option<String>,
-    /// Codec for every value that allows it: raw, f16, int8, zstd or, for u8 pictures, png, jpeg85
-    /// and others (a wrong one lists them); the bundle's default without it.
+    /// Codec for every value that allows it: raw, f16, int8, packed, zstd or, for u8 pictures,
+    /// png, jpeg85 and others (a wrong one lists them); the bundle's default without it.
     #[arg(long, value_name = "NAME")]
     codec: Option<String>,
     /// Execution providers for the head, first choice first.
