@@ -1,6 +1,6 @@
 //! Head then tail against the whole model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use seamline_codec as codec;
@@ -65,6 +65,14 @@ pub enum VerifyError {
         /// What there is.
         known: Vec<String>,
     },
+    /// A codec that no value of the cuts allows: nothing would be tried.
+    #[error("no value of these cuts allows the codec `{codec}`; they allow {}", known.join(", "))]
+    UnknownCodec {
+        /// As asked for.
+        codec: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
 }
 
 /// How a bundle is verified.
@@ -88,6 +96,24 @@ impl VerifyOptions {
             .iter()
             .find(|codec| asked == Some(codec.name()));
         named.or(crossing.codecs.first())
+    }
+}
+
+/// Refuses a name that is the codec of no value, where any value crosses.
+fn check_codec(cuts: &[&Cut], name: Option<&str>) -> Result<(), VerifyError> {
+    let allowed = cuts
+        .iter()
+        .flat_map(|cut| &cut.crossing)
+        .flat_map(|crossing| &crossing.codecs);
+    let known: BTreeSet<&'static str> = allowed.map(CodecSpec::name).collect();
+    match name {
+        Some(name) if !known.is_empty() && !known.contains(name) => {
+            Err(VerifyError::UnknownCodec {
+                codec: name.to_owned(),
+                known: known.into_iter().collect(),
+            })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -216,6 +242,7 @@ pub fn verify<'a>(
             known: manifest.cuts.iter().map(|cut| cut.id.clone()).collect(),
         });
     }
+    check_codec(&cuts, options.codec.as_deref())?;
     let names: Vec<String> = manifest
         .outputs
         .iter()

@@ -112,6 +112,11 @@ fn lossy_codecs_have_no_limit_unless_one_is_given() {
     place.json(1, &["verify", "m.seam", "--limit", "1e-9"]);
     // Every value can still be sent unchanged.
     assert!(max_rel(&place.json(0, &["verify", "m.seam", "--codec", "raw"])) <= 1e-5);
+    // A codec that nothing can be sent in is not passed over.
+    place.refused(
+        &["verify", "m.seam", "--codec", "jpeg85"],
+        &["no value of these cuts allows the codec `jpeg85`; they allow f16, int8"],
+    );
 }
 
 #[test]

@@ -38,9 +38,9 @@ pub(crate) struct Connection {
     /// the link and the service's load; the bundle's default where there is no costs.json.
     #[arg(long, value_name = "ID")]
     cut: Option<String>,
-    /// Codec for every value that allows it: raw, f16, int8, zstd or, for u8 pictures, png, jpeg85
-    /// and others (a wrong one lists them). Without it it is chosen with the cut; the bundle's
-    /// first where nothing is chosen.
+    /// Codec for every value that allows it: raw, f16, int8, packed, zstd or, for u8 pictures, png,
+    /// jpeg85 and others (a wrong one lists them). Without it it is chosen with the cut; the
+    /// bundle's first where nothing is chosen.
     #[arg(long, value_name = "NAME")]
     codec: Option<String>,
     /// Execution providers for the head, first choice first.

@@ -44,8 +44,8 @@ pub(crate) struct Split {
     #[arg(long)]
     cloud_head: bool,
     /// What crossing values are sent as by default, where they take it; the others can be chosen
-    /// per request. f32: raw, f16, int8; u8 pictures: raw, png, jpeg1 to jpeg100, webp1 to webp100;
-    /// any: zstd.
+    /// per request. f32: raw, f16, int8; integers: raw, packed; u8 pictures also: png, jpeg1 to
+    /// jpeg100, webp1 to webp100; any: zstd.
     #[arg(long, value_name = "CODEC", value_parser = codec_name)]
     codec: Option<String>,
     /// An output that is the next request's input, kept by the service; may be repeated.

@@ -10,7 +10,7 @@ pub enum CodecError {
     /// The codec does not take this dtype.
     #[error(
         "codec `{codec}` takes {}, got {got}; choose `raw`, which takes any",
-        takes(codec)
+        codec.dtype_names()
     )]
     DType {
         /// The codec.
@@ -32,8 +32,8 @@ pub enum CodecError {
     },
     /// The codec takes pictures, and the shape is not that of some.
     #[error(
-        "codec `{codec}` takes pictures [N, H, W, {}], got shape {}; choose `raw`, which takes any",
-        channels(codec),
+        "codec `{codec}` takes {}, got shape {}; choose `raw`, which takes any",
+        codec.shape_text(),
         format_shape(shape)
     )]
     Shape {
@@ -253,23 +253,6 @@ impl CodecError {
             | CodecError::Padding { .. }
             | CodecError::Boolean { .. } => CodecErrorKind::Payload,
         }
-    }
-}
-
-fn takes(codec: &CodecSpec) -> String {
-    let names: Vec<&str> = DType::ALL
-        .into_iter()
-        .filter(|&dtype| codec.accepts(dtype))
-        .map(DType::name)
-        .collect();
-    names.join(", ")
-}
-
-fn channels(codec: &CodecSpec) -> &'static str {
-    if codec.takes_shape(4, Some(1)) {
-        "1 or 3"
-    } else {
-        "3"
     }
 }
 

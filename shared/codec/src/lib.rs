@@ -29,7 +29,7 @@
 //!
 //! **png, jpeg, webp.** A file holds one picture of `H` × `W` pixels and `C` channels of 8 bits: a
 //! PNG of colour type 0 or 2 that is neither interlaced nor animated; a baseline JPEG with all
-//! components in one scan; a WebP in the simple lossy form. Nothing follows its end. A file has at
+//! components in one scan; a WebP in the simple lossy form, without metadata. Nothing follows its end. A file has at
 //! most `r + r/64 + 1024` bytes, `r = H × (W × C + 1)`: where noise makes a lossy one longer, the
 //! encoder lowers the quality in steps of 10.
 //!
@@ -43,8 +43,8 @@
 //! [`encode`] appends to the caller's buffer and [`decode_into`] writes to the caller's slice: no
 //! allocation when buffers are reused, of the first four codecs. Both take bytes at any address;
 //! where f32 or integers are not aligned they go through a small block on the stack. Compressed
-//! payloads need working memory: `zstd` as much as the tensor, pictures at most about twice one
-//! picture.
+//! payloads need working memory, whatever they hold: `zstd` as much as the tensor, pictures at most
+//! twice one picture and 160 KiB.
 
 #![forbid(unsafe_code)]
 

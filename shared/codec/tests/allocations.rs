@@ -5,30 +5,45 @@
     clippy::unwrap_used,
     reason = "helpers of tests, which clippy does not know as such"
 )]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "samples of tests are made to fit"
+)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use seamline_codec::{decode, decode_into, encode, encode_bytes};
+use seamline_codec::{can_encode, decode, decode_into, encode, encode_bytes};
 use seamline_plan::{CodecSpec, DType, Tensor};
 
 thread_local! {
     /// Bytes that this thread asked for.
     static ASKED: Cell<usize> = const { Cell::new(0) };
+    /// Bytes that this thread holds now beyond what it held when the count began, and the most.
+    static HELD: Cell<(isize, isize)> = const { Cell::new((0, 0)) };
 }
 
 struct Counting;
 
+fn hold(bytes: isize) {
+    // The counter may be gone while a thread ends; then nobody counts.
+    let _ = HELD.try_with(|held| {
+        let (now, most) = held.get();
+        held.set((now + bytes, most.max(now + bytes)));
+    });
+}
+
 // SAFETY: every call goes to the system's allocator as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // The counter may be gone while a thread ends; then nobody counts.
         let _ = ASKED.try_with(|asked| asked.set(asked.get() + layout.size()));
+        hold(layout.size() as isize);
         // SAFETY: the caller keeps `alloc`'s contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        hold(-(layout.size() as isize));
         // SAFETY: the caller keeps `dealloc`'s contract, and `alloc` above is the system's.
         unsafe { System.dealloc(ptr, layout) }
     }
@@ -44,7 +59,14 @@ fn allocated(work: impl FnOnce()) -> usize {
     ASKED.get() - before
 }
 
-/// Every codec, with a tensor of 2 × 3 × 100 or of 5 × 700 elements.
+/// The most bytes that `work` holds at a time.
+fn held(work: impl FnOnce()) -> usize {
+    HELD.set((0, 0));
+    work();
+    HELD.get().1.unsigned_abs()
+}
+
+/// Every codec of a fixed layout, with a tensor of 2 × 3 × 100 or of 5 × 700 elements.
 fn cases() -> Vec<(CodecSpec, Tensor)> {
     let floats = |shape: Vec<usize>| {
         let count = shape.iter().product();
@@ -117,6 +139,60 @@ fn a_hostile_payload_costs_no_more_than_the_tensor() {
             asked <= 512,
             "{spec}: {asked} bytes for a payload cut short"
         );
+    }
+}
+
+/// Pictures [1, side, side, 3] with slopes and a fine pattern.
+fn picture(side: usize) -> Tensor {
+    let sample = |at: usize| (at / 5 % 200 + (at * 7 + at / 300) % 9) as u8;
+    let samples = (0..side * side * 3).map(sample).collect();
+    Tensor::from_vec(vec![1, side, side, 3], samples).unwrap()
+}
+
+/// What a decoder may hold at a time, the tensor included (see the crate's Costs). The Zstandard
+/// library's own context is the C allocator's.
+fn most_held(name: &str, tensor: &Tensor) -> usize {
+    let bytes = tensor.bytes().len();
+    match name {
+        "png" => 2 * bytes + (160 << 10),
+        "zstd" => 2 * bytes + (1 << 10),
+        _ => 3 * bytes + (160 << 10),
+    }
+}
+
+#[test]
+fn a_hostile_picture_costs_a_bounded_multiple_of_the_tensor() {
+    for name in ["png", "jpeg50", "jpeg95", "webp75", "zstd"] {
+        let spec = CodecSpec::from_name(name).unwrap();
+        if !can_encode(&spec) {
+            eprintln!("skipped: {name}: built without the feature `webp`");
+            continue;
+        }
+        for side in [8, 40, 256] {
+            let tensor = picture(side);
+            let right = encode_bytes(&spec, &tensor).unwrap();
+            let limit = most_held(name, &tensor);
+            let mut most = held(|| drop(decode(&spec, DType::U8, tensor.shape(), &right).unwrap()));
+            let changes = if side == 256 { 60 } else { right.len() };
+            for change in 0..changes * 4 {
+                // All of the headers, and something of the rest.
+                let at = if change % 2 == 0 {
+                    change / 2
+                } else {
+                    change * 7919
+                };
+                let mut payload = right.to_vec();
+                payload[at % right.len()] = [0x00, 0x7f, 0x80, 0xff][change % 4];
+                most = most.max(held(|| {
+                    drop(decode(&spec, DType::U8, tensor.shape(), &payload))
+                }));
+            }
+            println!("{name} {side}: {most} bytes held of at most {limit}");
+            assert!(
+                most <= limit,
+                "{name} {side}: {most} bytes; at most {limit}"
+            );
+        }
     }
 }
 

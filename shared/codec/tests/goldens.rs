@@ -165,3 +165,63 @@ fn scalars_are_tensors_without_axes() {
     let tensor = Tensor::from_vec(vec![], vec![1.0f32]).unwrap();
     check(&CodecSpec::F16, &tensor, "003c");
 }
+
+/// What others may send, where many payloads stand for one tensor.
+fn decodes(spec: &CodecSpec, tensor: &Tensor, payload: &str) {
+    let digits: Vec<u8> = payload.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    let payload: Vec<u8> = digits.chunks(2).map(byte).collect();
+    let back = decode(spec, tensor.dtype(), tensor.shape(), &payload).unwrap();
+    assert_eq!(back.bytes(), tensor.bytes(), "{spec} {tensor:?}");
+}
+
+#[test]
+fn zstd() {
+    // Magic number, single segment, 8 bytes; one last stored block of 8; the planes.
+    let floats = Tensor::from_vec(vec![2], vec![1.0f32, -2.5]).unwrap();
+    let frame = "28b52ffd 20 08 410000";
+    decodes(
+        &CodecSpec::Zstd,
+        &floats,
+        &format!("{frame} 0000 0000 8020 3fc0"),
+    );
+    let shorts = Tensor::from_vec(vec![4], vec![1i16, 2, 3, -1]).unwrap();
+    decodes(
+        &CodecSpec::Zstd,
+        &shorts,
+        &format!("{frame} 010203ff 000000ff"),
+    );
+    let bytes = Tensor::from_vec(vec![8], (1..9).collect::<Vec<u8>>()).unwrap();
+    decodes(
+        &CodecSpec::Zstd,
+        &bytes,
+        &format!("{frame} 0102030405060708"),
+    );
+    let empty = Tensor::from_vec(vec![0, 3], Vec::<f32>::new()).unwrap();
+    lossless(&CodecSpec::Zstd, &empty, "");
+}
+
+#[test]
+fn png() {
+    // Two pictures of 1 × 1 pixels, each behind its length: signature, header, a stored block with
+    // filter byte and sample, the end.
+    let file = |checksums: [&str; 2], data: &str, color: &str| {
+        format!(
+            "89504e470d0a1a0a 0000000d 49484452 00000001 00000001 08 {color} 00 00 00 {} \
+             {data} {} 00000000 49454e44 ae426082",
+            checksums[0], checksums[1]
+        )
+    };
+    let grey = |sample: &str, adler: &str, checksum: &str| {
+        let data = format!("0000000d 49444154 7801 01 0200 fdff 00 {sample} {adler}");
+        file(["3a7e9b55", checksum], &data, "00")
+    };
+    let one = grey("07", "00090008", "b9ac8687");
+    let two = grey("ff", "01010100", "608712b5");
+    let tensor = Tensor::from_vec(vec![2, 1, 1, 1], vec![7u8, 255]).unwrap();
+    decodes(
+        &CodecSpec::Png,
+        &tensor,
+        &format!("46000000 {one} 46000000 {two}"),
+    );
+}

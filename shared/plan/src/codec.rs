@@ -151,6 +151,21 @@ impl CodecSpec {
             }
         }
     }
+
+    /// The dtypes that this codec takes, for error texts.
+    pub fn dtype_names(&self) -> String {
+        let accepted = DType::ALL.into_iter().filter(|&dtype| self.accepts(dtype));
+        accepted.map(DType::name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The shapes that this codec takes, for error texts.
+    pub const fn shape_text(&self) -> &'static str {
+        match self {
+            CodecSpec::Webp { .. } => "pictures [N, H, W, 3]",
+            CodecSpec::Png | CodecSpec::Jpeg { .. } => "pictures [N, H, W, 1 or 3]",
+            _ => "any shape",
+        }
+    }
 }
 
 impl std::fmt::Display for CodecSpec {

@@ -431,8 +431,10 @@ fn check_name(name: &str) -> Result<(), String> {
 fn check_codec(codec: &CodecSpec, spec: &TensorSpec) -> Result<(), String> {
     if !codec.accepts(spec.dtype) {
         return Err(format!(
-            "codec {codec} does not take `{}` of {}",
-            spec.name, spec.dtype
+            "codec {codec} does not take `{}` of {}; it takes {}",
+            spec.name,
+            spec.dtype,
+            codec.dtype_names()
         ));
     }
     if let CodecSpec::Int8 { axis } = codec {
@@ -447,7 +449,8 @@ fn check_codec(codec: &CodecSpec, spec: &TensorSpec) -> Result<(), String> {
     let last = spec.shape.last().and_then(crate::Dim::fixed);
     if !codec.takes_shape(spec.shape.len(), last) {
         return Err(format!(
-            "codec {codec} does not take `{spec}`; it takes pictures [N, H, W, 3]"
+            "codec {codec} does not take `{spec}`; it takes {}, the last one fixed",
+            codec.shape_text()
         ));
     }
     Ok(())
@@ -592,7 +595,7 @@ pub(crate) mod tests {
     #[test]
     fn inconsistencies_are_refused_by_name() {
         type Edit = fn(&mut Manifest);
-        let edits: [(&str, Edit); 27] = [
+        let edits: [(&str, Edit); 30] = [
             ("`C:/evil` is not a plain path", |m| {
                 m.files[0].path = "C:/evil".into()
             }),
@@ -650,6 +653,23 @@ pub(crate) mod tests {
                 crossing.spec.dtype = DType::U8;
                 crossing.codecs = vec![CodecSpec::Jpeg { quality: 0 }];
             }),
+            ("has quality 101; expected 1 to 100", |m| {
+                let crossing = &mut m.cuts[0].crossing[0];
+                crossing.spec.dtype = DType::U8;
+                crossing.codecs = vec![CodecSpec::Webp { quality: 101 }];
+            }),
+            ("codec jpeg85 does not take `x` of f32; it takes u8", |m| {
+                m.cuts[0].crossing[0].codecs = vec![CodecSpec::Jpeg { quality: 85 }]
+            }),
+            (
+                "codec webp75 does not take `x: u8 [N, 4, 3]`; it takes pictures [N, H, W, 3]",
+                |m| {
+                    let crossing = &mut m.cuts[0].crossing[0];
+                    crossing.spec.dtype = DType::U8;
+                    crossing.spec.shape = vec!["N".into(), 4.into(), 3.into()];
+                    crossing.codecs = vec![CodecSpec::Webp { quality: 75 }];
+                },
+            ),
             ("codec png does not take `x: u8 [N, 4]`", |m| {
                 let crossing = &mut m.cuts[0].crossing[0];
                 crossing.spec.dtype = DType::U8;

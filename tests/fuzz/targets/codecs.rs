@@ -17,8 +17,14 @@ fuzz_target!(
     |data: &[u8]| {
         let mut input = Input(data);
         let mode = input.byte();
-        let (spec, dtype) = (spec(&mut input), dtype(&mut input));
-        let shape = shape(&mut input);
+        let (spec, mut dtype) = (spec(&mut input), dtype(&mut input));
+        let mut shape = shape(&mut input);
+        if spec.is_picture() && mode & 6 != 0 {
+            // Most of the time one that pictures can have.
+            dtype = DType::U8;
+            shape.resize(3, 8);
+            shape.push(if mode & 8 == 0 { 3 } else { 1 });
+        }
         lengths(&spec, dtype, &shape);
         let Some(count) = element_count(&shape) else {
             assert!(decode(&spec, dtype, &shape, input.0).is_err());
@@ -28,21 +34,40 @@ fuzz_target!(
             return;
         }
         let size = count * dtype.size();
-        bounded(size + (2 << 10), || refuse_or_decode(&spec, dtype, &shape, input.0));
+        bounded(most_held(&spec, size, input.0.len()), || refuse_or_decode(&spec, dtype, &shape, input.0));
         if mode & 1 == 1 {
             round_trip(&spec, dtype, shape, size, input.0);
         }
     }
 );
 
+/// Bytes that decoding may take at a time: the tensor, and for the compressed codecs what the
+/// crate's Costs say.
+fn most_held(spec: &CodecSpec, size: usize, payload: usize) -> usize {
+    match spec {
+        CodecSpec::Zstd => 2 * size + (2 << 10),
+        CodecSpec::Png => size + 2 * payload + (320 << 10),
+        CodecSpec::Jpeg { .. } | CodecSpec::Webp { .. } => 3 * size + 3 * payload + (160 << 10),
+        _ => size + (2 << 10),
+    }
+}
+
 fn spec(input: &mut Input<'_>) -> CodecSpec {
-    match input.byte() % 4 {
+    match input.byte() % 8 {
         0 => CodecSpec::Raw,
         1 => CodecSpec::F16,
         2 => CodecSpec::Int8 {
             axis: usize::from(input.byte() % 5),
         },
-        _ => CodecSpec::Packed,
+        3 => CodecSpec::Packed,
+        4 => CodecSpec::Png,
+        5 => CodecSpec::Jpeg {
+            quality: input.byte(),
+        },
+        6 => CodecSpec::Webp {
+            quality: input.byte(),
+        },
+        _ => CodecSpec::Zstd,
     }
 }
 
@@ -126,7 +151,23 @@ fn seeds() -> Vec<Vec<u8>> {
     };
     let f32s = index(DType::F32);
     let int8 = CodecSpec::Int8 { axis: 1 };
-    vec![
+    let picture: Vec<u8> = (0..20 * 24 * 3)
+        .map(|at| (at / 7 % 200 + at % 11) as u8)
+        .collect();
+    let pictures = [
+        (vec![4], CodecSpec::Png),
+        (vec![5, 50], CodecSpec::Jpeg { quality: 50 }),
+        (vec![5, 95], CodecSpec::Jpeg { quality: 95 }),
+        (vec![6, 75], CodecSpec::Webp { quality: 75 }),
+        (vec![6, 10], CodecSpec::Webp { quality: 10 }),
+    ];
+    let pictures = pictures.into_iter().map(|(code, spec)| {
+        let payload = payload(&spec, DType::U8, vec![1, 20, 24, 3], &picture);
+        [&[3][..], &code, &[0, 3, 1, 20, 24], &payload].concat()
+    });
+    let zstd = payload(&CodecSpec::Zstd, DType::F32, vec![2, 3], &floats);
+    let zstd = [&[1, 7, f32s, 2, 2, 3][..], &zstd].concat();
+    let others = vec![
         [&[1, 0, f32s, 2, 2, 3][..], &floats].concat(),
         [
             &[1, 1, f32s, 2, 2, 3][..],
@@ -159,5 +200,6 @@ fn seeds() -> Vec<Vec<u8>> {
             255,
             255,
         ],
-    ]
+    ];
+    pictures.chain([zstd]).chain(others).collect()
 }

@@ -47,9 +47,6 @@ pub(super) fn encode(
 pub(super) fn check(size: Size, file: &[u8]) -> Result<(), String> {
     let ends = "ends within its headers";
     let mut rest = file.strip_prefix(b"\xff\xd8").ok_or("has no JPEG header")?;
-    if !file.ends_with(b"\xff\xd9") {
-        return Err("has no end mark".into());
-    }
     let mut components = None;
     loop {
         let Some((&0xff, after)) = rest.split_first() else {
@@ -71,7 +68,7 @@ pub(super) fn check(size: Size, file: &[u8]) -> Result<(), String> {
             0xda => {
                 let components = components.ok_or("has a scan before its frame header")?;
                 return match segment.get(2) {
-                    Some(&count) if count == components => Ok(()),
+                    Some(&count) if count == components => scan(behind),
                     Some(&count) => Err(format!(
                         "has a scan of {count} of its {components} components; expected one of all"
                     )),
@@ -86,6 +83,28 @@ pub(super) fn check(size: Size, file: &[u8]) -> Result<(), String> {
         }
         rest = behind;
     }
+}
+
+/// The data of a scan, and the end mark as the last of the file.
+fn scan(mut rest: &[u8]) -> Result<(), String> {
+    while let Some(at) = rest.iter().position(|&byte| byte == 0xff) {
+        rest = &rest[at + 1..];
+        match rest {
+            // A byte 0xff of the data, a restart mark.
+            [0x00 | 0xd0..=0xd7, behind @ ..] => rest = behind,
+            // A fill byte before a marker.
+            [0xff, ..] => {}
+            [0xd9] => return Ok(()),
+            [0xd9, more @ ..] => return Err(format!("has {} bytes behind its end", more.len())),
+            [marker, ..] => {
+                return Err(format!(
+                    "has the marker 0xff{marker:02x} behind its scan; expected the end, 0xffd9"
+                ));
+            }
+            [] => break,
+        }
+    }
+    Err("has no end mark".into())
 }
 
 /// The number of components that the frame header states; `None` where it is too short.

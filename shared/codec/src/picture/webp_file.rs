@@ -4,7 +4,10 @@ use std::io::Cursor;
 
 use image_webp::WebPDecoder;
 
-use super::Size;
+use super::{Size, vp8};
+
+/// RIFF header, header of the only chunk.
+const BEFORE_FRAME: usize = 20;
 
 /// RIFF header, chunk header, frame header.
 const HEADERS: usize = 30;
@@ -58,7 +61,10 @@ pub(super) fn check(size: Size, file: &[u8]) -> Result<(), String> {
         height: height.into(),
         width: width.into(),
         channels: 3,
-    })
+    })?;
+    // Without the byte of padding, which the lengths above leave.
+    let padding = usize::from(chunk % 2 == 1);
+    vp8::check(&file[BEFORE_FRAME..file.len() - padding])
 }
 
 /// Decodes a file that was checked.
