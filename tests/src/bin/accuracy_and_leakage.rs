@@ -117,6 +117,9 @@ fn rows(
     attacker: Option<&Attacker>,
     calibration: &Calibration,
 ) {
+    let shapes = sessions.crossing().iter();
+    let shapes: Vec<String> = shapes.map(|crossing| crossing.spec.to_string()).collect();
+    println!("  {place}: {}", shapes.join(", "));
     let started = Instant::now();
     let found = evaluator
         .seam(&mut sessions, &CODECS)
