@@ -121,6 +121,13 @@ impl Command {
             return Err(late(&mut child));
         };
         let written = was_written.recv_timeout(left()).unwrap_or(Ok(()));
+        let is_full = |text: &String| text.len() as u64 >= MAX_OUTPUT;
+        if read.as_ref().is_ok_and(is_full) {
+            return Err(self.fail(format!(
+                "expected one finite number on stdout, got {} KiB and more",
+                MAX_OUTPUT >> 10
+            )));
+        }
         if !status.success() {
             return Err(self.fail(format!(
                 "{status}; expected exit code 0 and a number on stdout"
