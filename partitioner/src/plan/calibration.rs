@@ -354,7 +354,7 @@ fn read_checked(path: &Path, spec: &TensorSpec) -> Result<Tensor, CalibrationErr
     };
     Err(CalibrationError::Mismatch {
         path: path.to_owned(),
-        mismatch,
+        mismatch: Box::new(mismatch),
         hint,
     })
 }

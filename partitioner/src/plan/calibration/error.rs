@@ -41,7 +41,7 @@ pub enum CalibrationError {
         path: PathBuf,
         /// Expected and got.
         #[source]
-        mismatch: SpecMismatch,
+        mismatch: Box<SpecMismatch>,
         /// What may help.
         hint: &'static str,
     },

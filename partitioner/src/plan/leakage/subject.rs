@@ -86,8 +86,7 @@ pub(super) fn seen_by_the_net(model: &Model, picture: ValueId) -> Option<String>
     let seen = before
         .into_iter()
         .flat_map(|node| node.makes().collect::<Vec<_>>())
-        .filter(is_seen)
-        .last();
+        .rfind(is_seen);
     seen.map(|id| model.graph.value(id).name.clone())
 }
 
