@@ -279,7 +279,7 @@ fn run(
         sample: sample.name.clone(),
         seam: seam.to_owned(),
         half,
-        error,
+        error: Box::new(error),
     })?;
     let names = session.outputs().iter().map(|spec| spec.name.clone());
     Ok(names.zip(outputs).collect())
