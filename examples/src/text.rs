@@ -76,7 +76,7 @@ fn page<'a>(font: &FontVec, size: f32, mut words: impl Iterator<Item = &'a &'a s
 }
 
 /// A line of text, 48 pixels high and `width` wide, with what it says: words of `text` from the
-/// `first` on, as many as fit.
+/// `first` on that fits, as many as fit.
 ///
 /// # Errors
 /// A font that cannot be read, or no word that fits.
@@ -98,6 +98,9 @@ pub fn line(
             format!("{said} {word}")
         };
         if width(&font, SIZE, &longer) > wide as f32 - 2.0 * MARGIN {
+            if said.is_empty() {
+                continue;
+            }
             break;
         }
         said = longer;

@@ -1,6 +1,7 @@
 //! What the end-to-end tests share: the runtime, trained models, identities, a running service.
 
 pub mod adaptation;
+pub mod calibrated;
 pub mod law;
 pub mod link;
 

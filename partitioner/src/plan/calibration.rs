@@ -16,165 +16,29 @@
 //! In a file's name every character of the input's name that is not a letter, a digit, `.`, `-` or
 //! `_` is written as `_`. Files that begin with a dot are passed over.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod error;
+mod labels;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use seamline_plan::{
-    Bindings, Dim, InputError, SpecMismatch, Tensor, TensorError, TensorSpec, read_input, read_text,
-};
-use thiserror::Error;
+use seamline_plan::{Bindings, Dim, Tensor, TensorSpec, read_input};
 
-use crate::model::{Model, ModelError};
+use super::metric::numbers;
+use crate::model::Model;
+
+pub use error::CalibrationError;
 
 /// Labels as text, one a line.
 pub const LABELS_TEXT: &str = "labels.txt";
 /// Labels as JSON.
 pub const LABELS_JSON: &str = "labels.json";
 
-/// The most bytes of labels.
-const MAX_LABEL_BYTES: u64 = 64 << 20;
-
 /// The most bytes of all inputs together: they are held in memory.
 const MAX_BYTES: u64 = 4 << 30;
-
-const FORMS: &str = "for a model of one input give .npy, .png, .jpg, .jpeg or .json files, for \
-                     one of several a sub-folder a request with a file for each input, such as \
-                     FOLDER/REQUEST/INPUT.npy";
-
-/// A calibration folder that cannot be used.
-#[derive(Debug, Error)]
-pub enum CalibrationError {
-    /// The operating system refused.
-    #[error("{}: {error}; --calibration takes a folder of inputs", path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        error: io::Error,
-    },
-    /// Nothing in it.
-    #[error("{}: no inputs in this folder; {FORMS}", folder.display())]
-    Empty {
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// A file that is no input.
-    #[error(transparent)]
-    Input(#[from] InputError),
-    /// An input of another dtype or shape.
-    #[error("{}: input {mismatch}{hint}", path.display())]
-    Mismatch {
-        /// The file.
-        path: PathBuf,
-        /// Expected and got.
-        #[source]
-        mismatch: SpecMismatch,
-        /// What may help.
-        hint: &'static str,
-    },
-    /// A file where the model needs several.
-    #[error(
-        "{}: a file alone is no request of this model, which takes {takes}; give a sub-folder a \
-         request with a file for each input, such as {example}",
-        path.display()
-    )]
-    Lone {
-        /// The file.
-        path: PathBuf,
-        /// The model's inputs.
-        takes: String,
-        /// A file that would do.
-        example: String,
-    },
-    /// An input without a file.
-    #[error("{}: no file for input {spec}; give {name}.npy, .json, .png or .jpg", folder.display())]
-    Missing {
-        /// The request's folder.
-        folder: PathBuf,
-        /// The input.
-        spec: TensorSpec,
-        /// Its file's stem.
-        name: String,
-    },
-    /// A file of no input.
-    #[error("{}: the model has no input of that name; it takes {takes}", path.display())]
-    Unknown {
-        /// The file.
-        path: PathBuf,
-        /// The model's inputs.
-        takes: String,
-    },
-    /// Two files for one input.
-    #[error("{}: input `{input}` has a file already; remove one", path.display())]
-    Twice {
-        /// The second file.
-        path: PathBuf,
-        /// The input.
-        input: String,
-    },
-    /// A state without a file, of a size that nothing tells.
-    #[error(
-        "{}: input {spec} has no file, and no other file of the request says how large `{dim}` is; \
-         give {}.npy, or its size with --shape {dim}=N",
-        path.display(),
-        file_stem(&spec.name)
-    )]
-    Unbound {
-        /// The request.
-        path: PathBuf,
-        /// The input.
-        spec: TensorSpec,
-        /// The dimension.
-        dim: String,
-    },
-    /// Labels that cannot be read.
-    #[error("{}: {problem}", path.display())]
-    Labels {
-        /// The file.
-        path: PathBuf,
-        /// What was expected and what came.
-        problem: String,
-    },
-    /// A label for what is not there.
-    #[error(
-        "{}: a label for `{name}`, which is not in the folder; give the file or remove the label",
-        path.display()
-    )]
-    LabelWithoutInput {
-        /// The labels.
-        path: PathBuf,
-        /// As named there.
-        name: String,
-    },
-    /// An input without a label, where others have one.
-    #[error("{}: no label for `{name}`; label every input, or none", path.display())]
-    Unlabelled {
-        /// The labels.
-        path: PathBuf,
-        /// The file or sub-folder.
-        name: String,
-    },
-    /// More than is held in memory.
-    #[error(
-        "{}: the inputs pass {} GiB after {read} of them; take fewer with --samples N",
-        folder.display(),
-        MAX_BYTES >> 30
-    )]
-    TooLarge {
-        /// The folder.
-        folder: PathBuf,
-        /// Inputs that were read.
-        read: usize,
-    },
-    /// An input of the model that cannot be fed.
-    #[error(transparent)]
-    Model(#[from] ModelError),
-    /// A state that cannot be made.
-    #[error(transparent)]
-    Tensor(#[from] TensorError),
-}
 
 /// What is read of a folder.
 #[derive(Clone, Debug)]
@@ -235,7 +99,7 @@ impl Calibration {
                 folder: folder.to_owned(),
             });
         }
-        let labels = read_labels(folder, &names)?;
+        let labels = labels::read(folder, &names)?;
         let mut samples = Vec::new();
         let mut bytes = 0;
         for name in choose(&names, options) {
@@ -460,7 +324,25 @@ impl Reader {
 }
 
 fn read_checked(path: &Path, spec: &TensorSpec) -> Result<Tensor, CalibrationError> {
+    let io = |error| CalibrationError::Io {
+        path: path.to_owned(),
+        error,
+    };
+    // A pipe would be waited for.
+    if !std::fs::metadata(path).map_err(io)?.is_file() {
+        let error = io::Error::new(io::ErrorKind::InvalidInput, "not a file");
+        return Err(io(error));
+    }
     let tensor = read_input(path, spec)?;
+    let numbers = numbers(&tensor).unwrap_or_default();
+    if let Some(at) = numbers.iter().position(|number| number.is_nan()) {
+        return Err(CalibrationError::NotANumber {
+            path: path.to_owned(),
+            input: spec.name.clone(),
+            at,
+            elements: numbers.len(),
+        });
+    }
     // Each input for itself: models exist that give a symbol two sizes.
     let Err(mismatch) = spec.check(tensor.dtype(), tensor.shape(), &mut Bindings::new()) else {
         return Ok(tensor);
@@ -472,90 +354,7 @@ fn read_checked(path: &Path, spec: &TensorSpec) -> Result<Tensor, CalibrationErr
     };
     Err(CalibrationError::Mismatch {
         path: path.to_owned(),
-        mismatch,
+        mismatch: Box::new(mismatch),
         hint,
     })
 }
-
-type Labels = BTreeMap<String, String>;
-
-/// The labels of `folder` where it has any: one for each of `names`, and for nothing else.
-fn read_labels(folder: &Path, names: &[String]) -> Result<Option<Labels>, CalibrationError> {
-    let (text, json) = (folder.join(LABELS_TEXT), folder.join(LABELS_JSON));
-    let path = match (text.exists(), json.exists()) {
-        (false, false) => return Ok(None),
-        (true, false) => text,
-        (false, true) => json,
-        (true, true) => {
-            return Err(CalibrationError::Labels {
-                path: json,
-                problem: format!("{LABELS_TEXT} is there too; keep one of them"),
-            });
-        }
-    };
-    let content = read_text(&path, MAX_LABEL_BYTES).map_err(|error| CalibrationError::Io {
-        path: path.clone(),
-        error,
-    })?;
-    let is_json = path.ends_with(LABELS_JSON);
-    let parsed = if is_json {
-        parse_json(&content)
-    } else {
-        parse_text(&content)
-    };
-    let labels = parsed.map_err(|problem| CalibrationError::Labels {
-        path: path.clone(),
-        problem,
-    })?;
-    let known: BTreeSet<&String> = names.iter().collect();
-    if let Some(name) = labels.keys().find(|name| !known.contains(name)) {
-        let name = name.clone();
-        return Err(CalibrationError::LabelWithoutInput { path, name });
-    }
-    if let Some(name) = names.iter().find(|name| !labels.contains_key(*name)) {
-        let name = name.clone();
-        return Err(CalibrationError::Unlabelled { path, name });
-    }
-    Ok(Some(labels))
-}
-
-/// `NAME<tab>LABEL` lines; a space will do where the name has none.
-fn parse_text(content: &str) -> Result<Labels, String> {
-    let mut labels = Labels::new();
-    for (index, line) in content.lines().enumerate() {
-        let line = line.trim_end_matches('\r');
-        if line.trim().is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let at = index + 1;
-        let (name, label) = line
-            .split_once('\t')
-            .or_else(|| line.split_once(' '))
-            .ok_or_else(|| {
-                format!("line {at}: expected a file's name, a tab and its label, got `{line}`")
-            })?;
-        if labels
-            .insert(name.trim().to_owned(), label.to_owned())
-            .is_some()
-        {
-            return Err(format!("line {at}: `{name}` has a label already"));
-        }
-    }
-    Ok(labels)
-}
-
-/// An object of names to numbers or text.
-fn parse_json(content: &str) -> Result<Labels, String> {
-    let expected = "expected an object of file names to class indices or text";
-    let object: BTreeMap<String, serde_json::Value> =
-        serde_json::from_str(content).map_err(|error| format!("{expected}: {error}"))?;
-    let label = |(name, value): (String, serde_json::Value)| match value {
-        serde_json::Value::String(text) => Ok((name, text)),
-        serde_json::Value::Number(number) if number.is_u64() => Ok((name, number.to_string())),
-        other => Err(format!("{expected}; `{name}` has {other}")),
-    };
-    object.into_iter().map(label).collect()
-}
-
-#[cfg(test)]
-mod tests;

@@ -31,11 +31,11 @@ pub enum EvaluateError {
         sample: String,
         /// Why.
         #[source]
-        error: ModelError,
+        error: Box<ModelError>,
     },
     /// The whole model does not load.
     #[error(transparent)]
-    Session(#[from] ModelError),
+    Session(Box<ModelError>),
     /// A half does not run.
     #[error("`{sample}`: the {half} of `{seam}`: {error}")]
     Half {
@@ -47,7 +47,7 @@ pub enum EvaluateError {
         half: &'static str,
         /// Why.
         #[source]
-        error: RunError,
+        error: Box<RunError>,
     },
     /// A half needs a value that nobody made.
     #[error("`{sample}`: the {half} of `{seam}` needs `{name}`, which is not there")]
@@ -70,14 +70,26 @@ pub enum EvaluateError {
         name: String,
         /// Why.
         #[source]
-        error: CodecError,
+        error: Box<CodecError>,
     },
     /// The halves cannot be made.
     #[error(transparent)]
-    Sessions(#[from] SessionsError),
+    Sessions(Box<SessionsError>),
     /// The metric does not fit.
     #[error(transparent)]
     Metric(#[from] MetricError),
+}
+
+impl From<ModelError> for EvaluateError {
+    fn from(error: ModelError) -> EvaluateError {
+        EvaluateError::Session(Box::new(error))
+    }
+}
+
+impl From<SessionsError> for EvaluateError {
+    fn from(error: SessionsError) -> EvaluateError {
+        EvaluateError::Sessions(Box::new(error))
+    }
 }
 
 /// One cut with one codec, measured.
@@ -161,7 +173,7 @@ impl<'a> Evaluator<'a> {
             .run(&mut self.session, &sample.values)
             .map_err(|error| EvaluateError::Model {
                 sample: sample.name.clone(),
-                error,
+                error: Box::new(error),
             })?;
         let names = self.session.outputs().iter().map(|spec| spec.name.clone());
         let answer = self.metric.reads(&names.zip(outputs).collect());
@@ -253,7 +265,7 @@ pub(super) fn failed(sample: &Sample, name: &str, error: CodecError) -> Evaluate
     EvaluateError::Codec {
         sample: sample.name.clone(),
         name: name.to_owned(),
-        error,
+        error: Box::new(error),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Head and tail of one cut, loaded in this process, with what the head made of each request.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use seamline_codec as codec;
 use seamline_graph::Graph;
@@ -44,6 +44,11 @@ pub struct SeamSessions {
     /// None at the cut `input`, where nothing runs before.
     head: Option<Session>,
     tail: Session,
+    /// The tail again, for values inside it; None at the cut `input`.
+    tail_graph: Option<Graph>,
+    runtime: Runtime,
+    /// Where weights in files of their own lie: beside the whole model.
+    folder: Option<PathBuf>,
     crossing: Vec<Crossing>,
     /// By request.
     kept: Vec<Option<HeadRun>>,
@@ -77,21 +82,26 @@ impl SeamSessions {
         model: &Model,
         seam: &Seam,
     ) -> Result<SeamSessions, SessionsError> {
-        let stages = stages(model, std::slice::from_ref(seam))?;
+        let mut stages = stages(model, std::slice::from_ref(seam))?;
+        let folder = model.graph.source.as_deref().and_then(Path::parent);
         let session = |index: usize| -> Result<Session, SessionsError> {
             let stage = &stages.stages[index];
             let names = stage
                 .outputs
                 .iter()
                 .map(|&id| model.graph.value(id).name.clone());
-            load(runtime, &stage.graph, model, &names.collect::<Vec<_>>())
+            load(runtime, &stage.graph, folder, &names.collect::<Vec<_>>())
         };
         let options = SplitOptions::default();
         let crosses = stages.crossing.first().into_iter().flatten();
         let crossing = crosses.map(|&id| crossing(model, id, &options));
+        let (head, tail) = (session(0)?, session(1)?);
         Ok(SeamSessions {
-            head: Some(session(0)?),
-            tail: session(1)?,
+            head: Some(head),
+            tail,
+            tail_graph: stages.stages.pop().map(|stage| stage.graph),
+            runtime: runtime.clone(),
+            folder: folder.map(Path::to_owned),
             crossing: crossing.collect::<Result<_, _>>()?,
             id: seam.id.clone(),
             kept: Vec::new(),
@@ -111,6 +121,9 @@ impl SeamSessions {
             id: INPUT_CUT.into(),
             head: None,
             tail: model.session(runtime, Optimization::All)?,
+            tail_graph: None,
+            runtime: runtime.clone(),
+            folder: None,
             crossing: crossing.collect::<Result<_, _>>()?,
             kept: Vec::new(),
             kept_bytes: 0,
@@ -182,6 +195,35 @@ impl SeamSessions {
         run(&mut self.tail, &values, sample, &self.id, "tail")
     }
 
+    /// The value `name` of the tail for all that was `sent`, in the order of the requests; `None`
+    /// where the tail does not make it.
+    pub(super) fn inside_tail(
+        &self,
+        samples: &[Sample],
+        sent: &[Vec<Tensor>],
+        name: &str,
+    ) -> Result<Option<Vec<Tensor>>, EvaluateError> {
+        let graph = self.tail_graph.as_ref();
+        let is_made = |graph: &&Graph| {
+            let id = graph.find(name);
+            id.is_some_and(|id| graph.value(id).producer.is_some())
+        };
+        let Some(graph) = graph.filter(is_made) else {
+            return Ok(None);
+        };
+        let outputs = [name.to_owned()];
+        let mut session = load(&self.runtime, graph, self.folder.as_deref(), &outputs)?;
+        let mut found = Vec::with_capacity(sent.len());
+        for (sample, sent) in samples.iter().zip(sent) {
+            let names = self.crossing.iter().map(|c| c.spec.name.clone());
+            let values: Answer = names.zip(sent.iter().cloned()).collect();
+            let mut made = run(&mut session, &values, sample, &self.id, "tail")?;
+            let value = made.remove(name);
+            found.push(value.ok_or_else(|| missing(sample, &self.id, "tail", name))?);
+        }
+        Ok(Some(found))
+    }
+
     fn head_run(&mut self, index: usize, sample: &Sample) -> Result<HeadRun, EvaluateError> {
         if let Some(Some(run)) = self.kept.get(index) {
             return Ok(run.clone());
@@ -237,7 +279,7 @@ fn run(
         sample: sample.name.clone(),
         seam: seam.to_owned(),
         half,
-        error,
+        error: Box::new(error),
     })?;
     let names = session.outputs().iter().map(|spec| spec.name.clone());
     Ok(names.zip(outputs).collect())
@@ -246,12 +288,10 @@ fn run(
 fn load(
     runtime: &Runtime,
     graph: &Graph,
-    model: &Model,
+    folder: Option<&Path>,
     outputs: &[String],
 ) -> Result<Session, SessionsError> {
     let bytes = graph.encode_with_outputs(outputs);
-    // Weights in files of their own lie beside the whole model.
-    let folder = model.graph.source.as_deref().and_then(Path::parent);
     let source = ModelSource::Bytes {
         bytes: &bytes,
         folder,

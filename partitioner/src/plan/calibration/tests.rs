@@ -184,6 +184,67 @@ fn another_dtype_is_refused() {
 }
 
 #[test]
+fn numbers_that_are_none_are_refused() {
+    let folder = folder(&[]);
+    let tensor = Tensor::from_vec(vec![2, 2], vec![0.5, f32::NAN, 1.0, f32::NAN]).unwrap();
+    std::fs::write(folder.path().join("x.npy"), npy::encode(&tensor)).unwrap();
+    let error = Calibration::read(folder.path(), &one(), &CalibrationOptions::default());
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("x.npy") && error.contains("holds NaN, first at element 1 of 4"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_broken_file_is_named_with_what_is_wrong() {
+    let tensor = Tensor::from_vec(vec![1, 2], vec![0.5f32, 1.0]).unwrap();
+    let whole = npy::encode(&tensor);
+    let picture = model(&[(
+        "x",
+        DType::U8,
+        &["N".into(), "H".into(), "W".into(), 3.into()],
+    )]);
+    let cases: [(&Model, &str, &[u8], &str); 4] = [
+        (&one(), "x.npy", &whole[..whole.len() - 1], "reached EOF"),
+        (&one(), "x.npy", &whole[..30], "no header"),
+        (&one(), "x.npy", b"", "no header"),
+        (&picture, "a.png", b"\x89PNG\r\n\x1a\nnot one", "a.png"),
+    ];
+    for (model, name, bytes, part) in cases {
+        let folder = folder(&[]);
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+        let error = Calibration::read(folder.path(), model, &CalibrationOptions::default());
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(part) && error.contains(name), "{error}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn links_that_lead_to_themselves_end() {
+    use std::os::unix::fs::symlink;
+    let error = |at: &str, link: &str| {
+        let folder = folder(&[("a/x.json", ROW)]);
+        symlink(at, folder.path().join(link)).unwrap();
+        let error = Calibration::read(folder.path(), &one(), &CalibrationOptions::default());
+        error.unwrap_err().to_string()
+    };
+    assert!(error("loop.npy", "loop.npy").contains("loop.npy"));
+    // A request whose files are the folder's own: `a` is no input.
+    let within = error(".", "loop");
+    assert!(within.contains("no input of that name"), "{within}");
+}
+
+#[test]
+fn what_is_no_file_is_not_read() {
+    let folder = folder(&[("a/x.npy/inner.json", ROW)]);
+    let error = Calibration::read(folder.path(), &one(), &CalibrationOptions::default());
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("x.npy: not a file"), "{error}");
+}
+
+#[test]
 fn a_picture_for_a_float_input_names_the_way() {
     let net = model(&[("x", DType::F32, &["N".into(), 3.into(), 4.into(), 4.into()])]);
     let folder = folder(&[]);

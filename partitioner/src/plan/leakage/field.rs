@@ -137,6 +137,10 @@ impl Field {
             [1, h, w, c] if h * w > 1 && in_proportion(h, w, height, width) => {
                 Some(rows([h, w], c, 0))
             }
+            // Strides that differ between the sides.
+            [1, c, h, w] if h * w > 1 && divides(h, height) && divides(w, width) => {
+                Some(columns([h, w], c, h * w, 0))
+            }
             // Heads of attention: [1, heads, tokens, d].
             [1, heads, t, d] if tokens(t).is_some() => tokens(t).map(|(grid, skip)| {
                 let at = |place: usize, channel: usize| {
@@ -144,7 +148,7 @@ impl Field {
                 };
                 Field::gather([grid[0], grid[1], heads * d], &values, at)
             }),
-            // Strides that differ between the sides.
+            // Strides that leave a rest.
             [1, c, h, w] if h * w > 1 && h <= height && w <= width => {
                 Some(columns([h, w], c, h * w, 0))
             }
@@ -161,6 +165,10 @@ pub(super) fn elements(tensor: &Tensor) -> Option<Vec<f32>> {
     )]
     let finite = |value: f64| if value.is_finite() { value as f32 } else { 0.0 };
     Some(numbers(tensor)?.into_iter().map(finite).collect())
+}
+
+fn divides(part: usize, whole: usize) -> bool {
+    part > 0 && part <= whole && whole.is_multiple_of(part)
 }
 
 fn in_proportion(h: usize, w: usize, height: usize, width: usize) -> bool {
@@ -243,6 +251,11 @@ mod tests {
             grid(&[1, 480, 1, 40], 48, 320),
             Some([1, 40, 480]),
             "unequal strides"
+        );
+        assert_eq!(
+            grid(&[1, 24, 12, 96], 48, 192),
+            Some([12, 96, 24]),
+            "unequal strides, no heads of 12 tokens"
         );
         assert_eq!(grid(&[1, 12, 384], 1, 12), Some([1, 12, 384]), "a sequence");
         assert_eq!(grid(&[1, 512, 1, 1], 224, 224), None, "pooled");

@@ -71,8 +71,10 @@ struct ValueShape {
     channels: usize,
     /// Features of the place itself.
     centre: usize,
-    /// Features of each of its eight neighbours.
+    /// Features of each of its neighbours.
     around: usize,
+    /// Where they are, in a square of 3 × 3 around the place.
+    neighbours: &'static [[usize; 2]],
 }
 
 impl Shape {
@@ -84,9 +86,10 @@ impl Shape {
             return None;
         }
         let budget = MAX_FEATURES / expected.len();
-        let values: Vec<ValueShape> = expected
+        let values: Vec<ValueShape> = first
+            .sent
             .iter()
-            .map(|&channels| ValueShape::new(channels, budget))
+            .map(|field| ValueShape::new(field, budget))
             .collect();
         // The finest grid decides.
         let side = |of: fn(&Field) -> usize| {
@@ -95,10 +98,7 @@ impl Shape {
         };
         let block = [side(|field| field.height), side(|field| field.width)];
         Some(Shape {
-            features: values
-                .iter()
-                .map(|value| value.centre + 8 * value.around)
-                .sum(),
+            features: values.iter().map(ValueShape::features).sum(),
             targets: block[0] * block[1] * first.target.channels,
             block,
             values,
@@ -136,7 +136,7 @@ impl Shape {
             };
             let y = centre(0, field.height, pair.target.height);
             let x = centre(1, field.width, pair.target.width);
-            let (own, behind) = rest.split_at_mut(value.centre + 8 * value.around);
+            let (own, behind) = rest.split_at_mut(value.features());
             value.fill(field, [y, x], own);
             rest = behind;
         }
@@ -145,28 +145,46 @@ impl Shape {
 }
 
 impl ValueShape {
-    fn new(channels: usize, budget: usize) -> ValueShape {
-        let budget = budget.max(9);
-        if channels * 9 <= budget {
-            return ValueShape {
-                channels,
-                centre: channels,
-                around: channels,
-            };
-        }
-        let centre = channels.min(budget / 2);
-        let around = ((budget - centre) / 8).min(channels);
+    fn new(field: &Field, budget: usize) -> ValueShape {
+        const IN_A_ROW: &[[usize; 2]] = &[[1, 0], [1, 2]];
+        const IN_A_GRID: &[[usize; 2]] = &[
+            [0, 0],
+            [0, 1],
+            [0, 2],
+            [1, 0],
+            [1, 2],
+            [2, 0],
+            [2, 1],
+            [2, 2],
+        ];
+        let (channels, budget) = (field.channels, budget.max(9));
+        // Of a sequence the place itself says most: a token's embedding.
+        let (neighbours, own) = match field.height {
+            1 => (IN_A_ROW, budget * 4 / 5),
+            _ => (IN_A_GRID, budget / 2),
+        };
+        let [centre, around] = if channels * (1 + neighbours.len()) <= budget {
+            [channels; 2]
+        } else {
+            let centre = channels.min(own);
+            [centre, ((budget - centre) / neighbours.len()).min(channels)]
+        };
         ValueShape {
             channels,
             centre,
             around,
+            neighbours,
         }
+    }
+
+    fn features(&self) -> usize {
+        self.centre + self.neighbours.len() * self.around
     }
 
     fn fill(&self, field: &Field, [y, x]: [usize; 2], out: &mut [f64]) {
         let (centre, mut around) = out.split_at_mut(self.centre);
         self.fold(field.at(y, x), centre);
-        for (down, right) in (0..9).map(|at| (at / 3, at % 3)).filter(|at| *at != (1, 1)) {
+        for [down, right] in self.neighbours {
             let (own, rest) = around.split_at_mut(self.around);
             around = rest;
             // Beyond the edge there is nothing: zeros.

@@ -14,9 +14,11 @@
 mod field;
 mod global;
 mod local;
+mod subject;
 mod target;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 use seamline_ort::Runtime;
 use seamline_plan::Tensor;
@@ -171,6 +173,14 @@ impl Attacker {
             return no_figure(format!(
                 "{samples} calibration requests; an attacker needs {MIN_SAMPLES}, of which it \
                  learns from two thirds"
+            ));
+        }
+        let first = &target.fields[0];
+        if target.fields.iter().all(|field| field == first) {
+            return no_figure(format!(
+                "{} is the same in all {samples} requests: there is nothing to recover; give \
+                 requests that differ",
+                target.about
             ));
         }
         let mut attacker = Attacker {
@@ -338,6 +348,14 @@ pub fn leakage(
     let mut sent = Vec::with_capacity(calibration.samples.len());
     for (index, sample) in calibration.samples.iter().enumerate() {
         sent.push(sessions.sent(index, sample, &specs)?.values);
+    }
+    // A picture that is sent before it is cropped: the service makes of it what is looked for.
+    if let Some(inner) = &attacker.target.inner {
+        let values = sessions.inside_tail(&calibration.samples, &sent, inner)?;
+        let compared = values.and_then(|v| attacker.target.compare_inner(&v, &attacker.split));
+        if let Some(leakage) = compared {
+            return Ok(leakage);
+        }
     }
     let names = sessions
         .crossing()

@@ -169,6 +169,10 @@ fn an_attacker_too_weak_for_the_input_itself_gives_no_figure() {
     let error = picture_attacker(&inputs).attack(&["a"], &each(&inputs, pooled));
     let error = error.unwrap_err().to_string();
     assert!(error.contains("no places in common"), "{error}");
+    let same = vec![inputs[0].clone(); 8];
+    let same = Target::pictures("x".into(), "x", same.clone(), &same).unwrap();
+    let error = Attacker::of(same, SEED).err().unwrap().to_string();
+    assert!(error.contains("the same in all 8 requests"), "{error}");
     let few = Target::pictures("x".into(), "x", inputs[..5].to_vec(), &inputs[..5]).unwrap();
     let error = Attacker::of(few, SEED).err().unwrap().to_string();
     assert!(

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use seamline_graph::{Graph, Node, ValueId};
 use seamline_plan::DType;
 
-use super::command::Command;
+use super::command::{Command, TIME_LIMIT};
 use super::{Kind, Metric, MetricError, text};
 use crate::model::Model;
 use crate::plan::calibration::Calibration;
@@ -76,8 +76,8 @@ pub struct MetricChoice {
 impl Metric {
     /// The metric that `asked` names, or the one that fits: with labels, accuracy where they are
     /// classes and character error where they are text; without, the agreement of the best class
-    /// where the model classifies, and otherwise the cosine of an output (its largest relative
-    /// error where no output is floating).
+    /// where the model classifies, and otherwise the cosine of the first floating
+    /// output, or the largest relative error of all where that is one number or none is floating.
     ///
     /// # Errors
     /// [`MetricError::Unfit`] where the metric needs what model or data do not have,
@@ -93,6 +93,7 @@ impl Metric {
             let kind = Kind::Command(Command {
                 text,
                 higher_is_better,
+                time_limit: TIME_LIMIT,
             });
             return Ok(Metric { kind });
         }
@@ -197,7 +198,10 @@ impl<'a> Outputs<'a> {
         if self.classifier().is_some() {
             return MetricName::Top1;
         }
-        if self.ids.iter().any(|&id| self.is_float(id)) {
+        // Of one number the cosine is its sign: a probability that is off by all would agree.
+        let first = self.ids.iter().find(|&&id| self.is_float(id));
+        let last = first.and_then(|&id| self.shape(id).last());
+        if last.is_some_and(|&last| last > 1) {
             return MetricName::Cosine;
         }
         MetricName::MaxRelativeError

@@ -3,12 +3,15 @@
 //! The command is run by `sh -c`, as given, nothing added to it. On stdin it gets one line a
 //! request: `{"name": "a.png", "label": "3" or null, "outputs": {"NAME": "/path/NAME.npy", …},
 //! "whole": {…}}`, with the candidate's outputs and the whole model's as `.npy` files. It prints one
-//! finite number on stdout and exits with 0; stderr is passed on.
+//! finite number on stdout and exits with 0; stderr is passed on. One that takes longer than
+//! [`TIME_LIMIT`] is ended, with all that it started.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
@@ -19,6 +22,9 @@ use crate::plan::npy;
 /// The most bytes of stdout that are read.
 const MAX_OUTPUT: u64 = 64 << 10;
 
+/// The longest that a command may take over one candidate.
+pub(super) const TIME_LIMIT: Duration = Duration::from_secs(600);
+
 /// A command and what its number means.
 #[derive(Clone, Debug)]
 pub(super) struct Command {
@@ -26,6 +32,8 @@ pub(super) struct Command {
     pub(super) text: String,
     /// Whether more is better.
     pub(super) higher_is_better: bool,
+    /// [`TIME_LIMIT`], less in tests.
+    pub(super) time_limit: Duration,
 }
 
 /// A request as the command reads it.
@@ -70,28 +78,56 @@ impl Command {
 
     /// Runs the command on the answers of `run`.
     pub(super) fn end(&self, run: Run) -> Result<f64, MetricError> {
-        let mut child = std::process::Command::new("sh")
-            .arg("-c")
-            .arg(&self.text)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
+        let mut command = std::process::Command::new("sh");
+        command.arg("-c").arg(&self.text);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        own_group(&mut command);
+        let mut child = command
             .spawn()
             .map_err(|error| self.fail(format!("`sh` does not start: {error}")))?;
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        let lines = run.lines;
-        // From a thread: a command that prints before it has read all would wait for us, and we for
-        // it.
-        let writer = std::thread::spawn(move || match stdin {
-            Some(mut stdin) => stdin.write_all(&lines),
-            None => Ok(()),
-        });
-        let mut text = String::new();
-        let read = match stdout {
-            Some(stdout) => stdout.take(MAX_OUTPUT).read_to_string(&mut text),
-            None => Ok(0),
+        // From threads: a command that prints before it has read all would wait for us, and we for
+        // it. What it started may hold its pipes longer than it lives: nobody waits for the threads.
+        let (written, was_written) = mpsc::channel();
+        if let Some(mut stdin) = child.stdin.take() {
+            let lines = run.lines;
+            std::thread::spawn(move || written.send(stdin.write_all(&lines)));
+        }
+        let (read, was_read) = mpsc::channel();
+        if let Some(stdout) = child.stdout.take() {
+            std::thread::spawn(move || {
+                let mut text = String::new();
+                let result = stdout.take(MAX_OUTPUT).read_to_string(&mut text);
+                read.send(result.map(|_| text))
+            });
+        }
+        let deadline = Instant::now() + self.time_limit;
+        let late = |child: &mut Child| {
+            end(child);
+            self.fail(format!(
+                "it has not ended after {} s; expected a number on stdout and its end",
+                self.time_limit.as_secs_f64()
+            ))
         };
-        let status = child.wait().map_err(|error| self.fail(error.to_string()))?;
-        let written = writer.join().unwrap_or(Ok(()));
+        let status = loop {
+            let status = child.try_wait();
+            match status.map_err(|error| self.fail(error.to_string()))? {
+                Some(status) => break status,
+                None if Instant::now() >= deadline => return Err(late(&mut child)),
+                None => std::thread::sleep(POLL),
+            }
+        };
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let Ok(read) = was_read.recv_timeout(left()) else {
+            return Err(late(&mut child));
+        };
+        let written = was_written.recv_timeout(left()).unwrap_or(Ok(()));
+        let is_full = |text: &String| text.len() as u64 >= MAX_OUTPUT;
+        if read.as_ref().is_ok_and(is_full) {
+            return Err(self.fail(format!(
+                "expected one finite number on stdout, got {} KiB and more",
+                MAX_OUTPUT >> 10
+            )));
+        }
         if !status.success() {
             return Err(self.fail(format!(
                 "{status}; expected exit code 0 and a number on stdout"
@@ -104,7 +140,7 @@ impl Command {
             }
             _ => {}
         }
-        read.map_err(|error| self.fail(format!("cannot read its stdout: {error}")))?;
+        let text = read.map_err(|error| self.fail(format!("cannot read its stdout: {error}")))?;
         let text = text.trim();
         let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
         number.ok_or_else(|| {
@@ -114,6 +150,33 @@ impl Command {
             ))
         })
     }
+}
+
+/// How often a command is looked after.
+const POLL: Duration = Duration::from_millis(5);
+
+/// Puts what `command` starts into a group of its own, so that all of it can be ended.
+fn own_group(command: &mut std::process::Command) {
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(command, 0);
+    #[cfg(not(unix))]
+    let _ = command;
+}
+
+/// Ends `child` and, where there are groups, all that it started.
+fn end(child: &mut Child) {
+    #[cfg(unix)]
+    {
+        let group = format!("-{}", child.id());
+        // Without `kill` the child alone is ended.
+        let mut kill = std::process::Command::new("kill");
+        let _ = kill
+            .args(["-KILL", "--", &group])
+            .stderr(Stdio::null())
+            .status();
+    }
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 impl Run {

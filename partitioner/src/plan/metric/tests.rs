@@ -251,8 +251,46 @@ fn a_command_that_fails_is_quoted() {
         ("echo good", "got `good`"),
         ("echo nan", "one finite number"),
         ("true", "got ``"),
+        (
+            "head -c 200000 /dev/zero | tr '\\0' 1",
+            "expected one finite number",
+        ),
+        ("printf '\\377\\376'", "cannot read its stdout"),
+        ("kill -KILL $$", "signal: 9"),
     ] {
         let error = command(text).unwrap_err();
         assert!(error.contains(text) && error.contains(expected), "{error}");
     }
+}
+
+/// One that never ends, and one that leaves something behind which holds its stdout.
+#[cfg(unix)]
+#[test]
+fn a_command_that_hangs_is_ended() {
+    use super::command::Command;
+    for text in [
+        "sleep 600 | cat",
+        "sleep 600 & echo 1",
+        "cat /dev/zero | wc -c",
+    ] {
+        let command = Command {
+            text: text.into(),
+            higher_is_better: true,
+            time_limit: std::time::Duration::from_millis(200),
+        };
+        let metric = Metric {
+            kind: Kind::Command(command),
+        };
+        let answers = [answer(floats(&[1], &[1.0]))];
+        let error = metric.measure(&requests(&[None]), &answers, &answers);
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(text) && error.contains("0.2 s"), "{error}");
+    }
+}
+
+#[test]
+fn of_one_number_the_cosine_says_nothing() {
+    let net = model("Sigmoid", &[1.into(), 1.into()], DType::F32);
+    let metric = Metric::choose(&net, &requests(&[None]), &MetricChoice::default()).unwrap();
+    assert_eq!(metric.name(), "maximum relative error");
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 pub use requests::{FileRequest, read_requests};
 
-use ndarray_npy::ReadNpyExt;
+use ndarray_npy::{ReadNpyError, ReadNpyExt};
 use thiserror::Error;
 
 use crate::{DType, Dim, Tensor, TensorSpec, format_shape};
@@ -115,13 +115,32 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, InputError> {
 
 fn read_npy(path: &Path) -> Result<Tensor, InputError> {
     let bytes = read_bytes(path)?;
+    let wrong = |problem: String| {
+        content(
+            path,
+            format!("not an npy array that is read here: {problem}"),
+        )
+    };
+    // The reader makes room for all that the header promises, before it looks for it.
+    let promised = promised_elements(&bytes);
+    let promised = promised.ok_or_else(|| wrong("no header with a shape".into()))?;
+    if promised > bytes.len() {
+        return Err(wrong(format!(
+            "the header promises {promised} elements, the whole file has {} bytes",
+            bytes.len()
+        )));
+    }
     macro_rules! try_element {
         ($($element:ty),*) => {$(
-            if let Ok(array) = ndarray::ArrayD::<$element>::read_npy(bytes.as_slice()) {
-                let shape = array.shape().to_vec();
-                // Fortran order is turned into row-major here.
-                let elements: Vec<$element> = array.iter().copied().collect();
-                return Tensor::from_vec(shape, elements).map_err(|error| content(path, error));
+            match ndarray::ArrayD::<$element>::read_npy(bytes.as_slice()) {
+                Ok(array) => {
+                    let shape = array.shape().to_vec();
+                    // Fortran order is turned into row-major here.
+                    let elements: Vec<$element> = array.iter().copied().collect();
+                    return Tensor::from_vec(shape, elements).map_err(|error| content(path, error));
+                }
+                Err(ReadNpyError::WrongDescriptor(_)) => {}
+                Err(error) => return Err(wrong(error.to_string())),
             }
         )*};
     }
@@ -132,11 +151,38 @@ fn read_npy(path: &Path) -> Result<Tensor, InputError> {
             Tensor::from_bools(array.shape().to_vec(), &elements)
                 .map_err(|error| content(path, error))
         }
-        Err(error) => Err(content(
-            path,
-            format!("not an npy array that is read here: {error}"),
-        )),
+        Err(ReadNpyError::WrongDescriptor(descriptor)) => Err(wrong(format!(
+            "its elements are {descriptor}; expected floats or integers of at most 64 bits, or bool"
+        ))),
+        Err(error) => Err(wrong(error.to_string())),
     }
+}
+
+/// The elements of the shape in the header of an npy file; `None` where there is no plain one.
+fn promised_elements(bytes: &[u8]) -> Option<usize> {
+    let rest = bytes.strip_prefix(b"\x93NUMPY")?;
+    let (version, rest) = rest.split_first_chunk::<2>()?;
+    let (length, rest) = match version {
+        [1, _] => rest
+            .split_first_chunk()
+            .map(|(length, rest)| (u32::from(u16::from_le_bytes(*length)), rest))?,
+        _ => rest
+            .split_first_chunk()
+            .map(|(length, rest)| (u32::from_le_bytes(*length), rest))?,
+    };
+    let header = std::str::from_utf8(rest.get(..usize::try_from(length).ok()?)?).ok()?;
+    // Python's escapes could spell the key another way.
+    let is_plain = !header.contains('\\') && header.matches("shape").count() == 1;
+    let shape = header.split_once("shape").filter(|_| is_plain)?.1;
+    let (_, shape) = shape.split_once('(')?;
+    let (shape, _) = shape.split_once(')')?;
+    let mut dims = shape
+        .split(',')
+        .map(str::trim)
+        .filter(|dim| !dim.is_empty());
+    dims.try_fold(1usize, |all, dim| {
+        Some(all.saturating_mul(dim.parse().ok()?))
+    })
 }
 
 fn read_picture(path: &Path, spec: &TensorSpec) -> Result<Tensor, InputError> {
@@ -316,6 +362,67 @@ mod tests {
         let tensor = read_input(&path, &spec(DType::I64)).unwrap();
         assert_eq!((tensor.dtype(), tensor.shape()), (DType::I64, &[2, 3][..]));
         assert_eq!(tensor.as_slice::<i64>().unwrap(), [1, 2, 3, 4, 5, 6]);
+    }
+
+    /// An npy file of this header and data.
+    fn npy(header: &str, data: &[u8]) -> Result<Tensor, InputError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.npy");
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+        bytes.extend(u16::try_from(header.len() + 1).unwrap().to_le_bytes());
+        bytes.extend(header.as_bytes());
+        bytes.push(b'\n');
+        bytes.extend(data);
+        std::fs::write(&path, bytes).unwrap();
+        read_input(&path, &spec(DType::F32))
+    }
+
+    #[test]
+    fn npy_of_either_order_is_read() {
+        let values = |bytes: fn(f32) -> [u8; 4]| [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(bytes).concat();
+        let big = "{'descr': '>f4', 'fortran_order': False, 'shape': (2, 3), }";
+        let big = npy(big, &values(f32::to_be_bytes)).unwrap();
+        assert_eq!(
+            big.as_slice::<f32>().unwrap(),
+            [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+        );
+        let fortran = "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }";
+        let fortran = npy(fortran, &values(f32::to_le_bytes)).unwrap();
+        assert_eq!(fortran.shape(), [2, 3]);
+        assert_eq!(
+            fortran.as_slice::<f32>().unwrap(),
+            [1.0, 3.0, 5.0, 2.0, 4.0, 6.0]
+        );
+    }
+
+    #[test]
+    fn broken_npy_says_what_is_wrong() {
+        let refused = |header: &str, data: &[u8], part: &str| {
+            let error = npy(header, data).unwrap_err().to_string();
+            assert!(error.contains(part) && error.contains("x.npy"), "{error}");
+        };
+        let shaped =
+            |shape: &str| format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
+        refused(&shaped("(2,)"), &[0; 7], "reached EOF");
+        refused(&shaped("(1,)"), &[0; 9], "extra bytes");
+        refused(
+            &shaped("(1099511627776,)"),
+            &[0; 4],
+            "promises 1099511627776 elements",
+        );
+        refused(
+            &shaped("(9999999999, 9999999999, 9999999999)"),
+            &[],
+            "promises",
+        );
+        refused(
+            "{'descr': '<f4', 'fortran_order': False, 'sh\\x61pe': (9999999999999,), }",
+            &[],
+            "no header",
+        );
+        refused("", &[], "no header with a shape");
+        let text = "{'descr': '<U5', 'fortran_order': False, 'shape': (1,), }";
+        refused(text, &[0; 20], "its elements are '<U5'");
     }
 
     #[test]
