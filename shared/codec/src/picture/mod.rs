@@ -20,7 +20,7 @@ use crate::error::{self, CodecError};
 pub(crate) use webp::AVAILABLE as CAN_ENCODE_WEBP;
 
 /// Bytes of the length before each file.
-const PREFIX: u64 = 4;
+const PREFIX: usize = 4;
 
 /// The least bytes of a file: the headers of a WebP, the shortest of the formats'.
 const LEAST_FILE: u64 = 30;
@@ -89,7 +89,7 @@ pub(crate) fn pictures<D: Copy + TryInto<u64>>(shape: &[D]) -> Option<(u64, Size
 
 /// The least and the most bytes of a payload of `count` pictures. `None` beyond 64 bits.
 pub(crate) fn payload_range(count: u64, size: Size) -> Option<(u64, u64)> {
-    let of = |file: u64| file.checked_add(PREFIX)?.checked_mul(count);
+    let of = |file: u64| file.checked_add(PREFIX as u64)?.checked_mul(count);
     Some((of(LEAST_FILE)?, of(size.most()?)?))
 }
 
@@ -107,8 +107,8 @@ pub(crate) fn encode(
     };
     for picture in src.chunks_exact(bytes) {
         let start = out.len();
-        out.extend_from_slice(&[0; PREFIX as usize]);
-        let file = start + PREFIX as usize;
+        out.extend_from_slice(&[0; PREFIX]);
+        let file = start + PREFIX;
         encode_file(spec, size, picture, out).map_err(failed)?;
         let length = u32::try_from(out.len() - file)
             .map_err(|_| failed("a file has at most 4 GiB".into()))?;
