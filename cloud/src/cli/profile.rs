@@ -10,7 +10,16 @@ use seamline_ort::Provider;
 use seamline_plan::Side;
 use seamline_profile::{Effort, MeasureOptions, Progress, measure};
 
+/// How a kit reaches a service's machine and a profile comes back.
+const ELSEWHERE: &str = "\
+On a machine that is reached by ssh (a connection that broke: give the same line again, and the \
+measurement goes on):
+  scp -r KIT HOST: && ssh HOST seamline-cloud profile KIT -o cloud.json && scp HOST:cloud.json .
+
+Then: seamline plan MODEL --cloud cloud.json";
+
 #[derive(Args)]
+#[command(after_help = ELSEWHERE)]
 pub(crate) struct Profile {
     /// The kit: a folder that `seamline plan MODEL --kit FOLDER` writes.
     kit: PathBuf,

@@ -10,7 +10,22 @@ use seamline_edge::Provider;
 use seamline_plan::Side;
 use seamline_profile::{Effort, MeasureOptions, Progress, measure};
 
+/// How a kit reaches a device and a profile comes back.
+const ELSEWHERE: &str = "\
+On a device that is reached by ssh (a connection that broke: give the same line again, and the \
+measurement goes on):
+  scp -r KIT DEVICE: && ssh DEVICE seamline-edge profile KIT -o device.json \
+&& scp DEVICE:device.json .
+
+On an Android device, with the program and ONNX Runtime's library beside the kit:
+  adb push KIT seamline-edge libonnxruntime.so /data/local/tmp/ && adb shell \
+'cd /data/local/tmp && ORT_DYLIB_PATH=./libonnxruntime.so ./seamline-edge profile KIT \
+-o device.json' && adb pull /data/local/tmp/device.json
+
+Then: seamline plan MODEL --device device.json";
+
 #[derive(Args)]
+#[command(after_help = ELSEWHERE)]
 pub(crate) struct Profile {
     /// The kit: a folder that `seamline plan MODEL --kit FOLDER` writes.
     kit: PathBuf,

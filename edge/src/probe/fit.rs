@@ -108,16 +108,11 @@ impl Samples {
                 / self.exchanges.len().max(1) as f64;
         }
         // A request that lost packets waits for them; what is left is the link's own rate.
-        let whole: Vec<&Sample> = self
-            .large
-            .iter()
-            .filter(|sample| sample.lost == 0)
-            .collect();
-        let used: Vec<&Sample> = if whole.len() >= 3 {
-            whole
-        } else {
-            self.large.iter().collect()
-        };
+        let whole = self.large.iter().filter(|sample| sample.lost == 0);
+        let mut used: Vec<&Sample> = whole.collect();
+        if used.is_empty() {
+            used.extend(&self.large);
+        }
         let differences = used.iter();
         let differences =
             differences.map(|sample| (sample.sent as f64 - base_sent, sample.up_us - base_us));
@@ -218,6 +213,24 @@ mod tests {
         samples.large.fill(sample(101_000, 21_010.0, 40, 0.0));
         let up = samples.up().unwrap();
         assert!(up.at_least && up.rate.p50_bps == 8e9, "{up:?}");
+    }
+
+    #[test]
+    fn a_request_that_lost_packets_tells_nothing_of_the_rate() {
+        let mut samples = samples(6);
+        let slow = Sample {
+            lost: 3,
+            ..sample(101_000, 400_000.0, 40, 0.0)
+        };
+        samples.large[1..].fill(slow);
+        samples.large[2] = sample(101_000, 121_000.0, 40, 0.0);
+        let up = samples.up().unwrap().rate.p50_bps;
+        assert!((4e6..8.1e6).contains(&up), "{up}");
+        samples.large.fill(slow);
+        assert!(
+            samples.up().is_some(),
+            "where all did, they are all there is"
+        );
     }
 
     #[test]

@@ -28,8 +28,9 @@ const FIRST_EXCHANGES: usize = 10;
 /// packets are spread over a round trip by its size.
 const WARM_UP: [usize; 4] = [1, 2, 4, 8];
 
-/// The fewest rounds, however long they take.
-const MIN_ROUNDS: usize = 3;
+/// The fewest rounds, however long they take: a large request overflows a slow link's queue at
+/// times, and some that lost nothing are wanted.
+const MIN_ROUNDS: usize = 6;
 
 /// Exchanges where no request is sent.
 const LONE_EXCHANGES: usize = 30;
@@ -126,7 +127,7 @@ impl LinkProber {
         self
     }
 
-    /// How long to measure. Default: 4 s. On a slow link it takes a few requests longer.
+    /// How long to measure. Default: 4 s. On a slow link it takes some requests longer.
     #[must_use]
     pub fn time(mut self, time: Duration) -> LinkProber {
         self.time = time;

@@ -287,6 +287,18 @@ fn three_thousand_candidates_are_drawn() {
 }
 
 #[test]
+fn ten_thousand_candidates_are_drawn() {
+    let Some(browser) = chromium("ten_thousand_candidates_are_drawn") else {
+        return;
+    };
+    let folder = Folder::new();
+    let record = fixture::large_of(834);
+    assert!(record.candidates.len() > 10_000);
+    let document = drawn(&browser, folder.path(), "huge", &record);
+    assert_eq!(count(&document, "candidates", "<tr"), 1 + 100);
+}
+
+#[test]
 fn a_plan_of_one_candidate_is_drawn() {
     let Some(browser) = chromium("a_plan_of_one_candidate_is_drawn") else {
         return;

@@ -81,9 +81,14 @@ pub(crate) fn example() -> PlanRecord {
 
 /// A plan with as many candidates as a large model has: 250 seams, 12 codecs.
 pub(crate) fn large() -> PlanRecord {
-    let seams: Vec<(f64, u64, String)> = (1..250)
+    large_of(250)
+}
+
+/// A plan of so many cuts, twelve candidates each and the device alone.
+pub(crate) fn large_of(cuts: u32) -> PlanRecord {
+    let seams: Vec<(f64, u64, String)> = (1..cuts)
         .map(|index| {
-            let depth = f64::from(index) / 250.0;
+            let depth = f64::from(index) / f64::from(cuts);
             let name = format!(
                 "/encoder/layer.{}/attention/self/MatMul_output_{index}",
                 index / 8
