@@ -2,6 +2,7 @@
 //! cheapest divisions by measured costs, the input and the output.
 
 use seamline_graph::ValueId;
+use seamline_graph::extract;
 use seamline_graph::seams::{Costed, Seam, SeamFinder, Weights};
 use seamline_plan::{CodecSpec, Crossing};
 
@@ -122,7 +123,10 @@ pub fn places(model: &Model, costs: Option<&NodeCosts<'_>>) -> Result<Vec<Place>
 
 /// The place at a seam.
 pub(crate) fn place(model: &Model, seam: Seam) -> Result<Place, SplitError> {
-    let crossing = crossing(model, &seam.cut.crossing)?;
+    let values = extract::crossing_with_sizes(&model.graph, &seam.cut, &model.sizes);
+    // A cut that cannot be made is refused where it is made, with its reason.
+    let values = values.unwrap_or_else(|_| seam.cut.crossing.clone());
+    let crossing = crossing(model, &values)?;
     let after = seam.cut.after(&model.graph);
     let is_late = |id: &ValueId| {
         let maker = model.graph.value(*id).producer;
@@ -131,7 +135,7 @@ pub(crate) fn place(model: &Model, seam: Seam) -> Result<Place, SplitError> {
     Ok(Place {
         id: seam.id.clone(),
         depth: seam.depth(),
-        raw_bytes: raw_bytes(model, &seam.cut.crossing),
+        raw_bytes: raw_bytes(model, &values),
         reply_bytes: raw_bytes(model, model.graph.outputs.iter().filter(|&id| is_late(id))),
         crossing,
         seam: Some(seam),

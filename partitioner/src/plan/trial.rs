@@ -99,7 +99,9 @@ impl Tried {
     }
 }
 
-/// Runs each of `options` on `requests` in turns, head, codec and tail, in this process.
+/// Runs each of `options` on `requests` in this process. Heads, codecs and tails run in blocks of
+/// their own: the threads of a session go on looking for work after a run, and would slow the other
+/// half down, which has a machine of its own in truth.
 ///
 /// # Errors
 /// [`TrialError`].
@@ -111,50 +113,58 @@ pub fn try_out(
     how: &TrialOptions,
 ) -> Result<Vec<Tried>, TrialError> {
     let mut halves = Halves::load(runtime, root, how.threads)?;
+    let runs = how.requests.div_ceil(requests.len().max(1) * ROUNDS).max(1);
     let mut times: Vec<Times> = vec![Times::default(); options.len()];
-    // The first round warms up.
-    for round in 0..=how.requests {
+    for _ in 0..ROUNDS {
         for (option, times) in options.iter().zip(&mut times) {
-            let Some(request) = requests.get(round % requests.len().max(1)) else {
-                continue;
-            };
-            let took = halves.run(option, request)?;
-            if round > 0 {
-                times.add(took, how.slowdown);
+            for request in requests {
+                halves.run(option, request, runs, times)?;
             }
         }
     }
-    Ok(times.iter().map(Times::tried).collect())
+    Ok(times
+        .iter()
+        .map(|times| times.tried(how.slowdown))
+        .collect())
 }
 
-/// One request's times in microseconds: head, encoding, decoding, tail; and payload bytes.
-type Took = ([f64; 4], usize);
+/// Candidates take turns this many times.
+const ROUNDS: usize = 2;
 
+/// Times of each part in microseconds: head, encoding, decoding, tail; and payload bytes.
 #[derive(Clone, Default)]
 struct Times {
     parts: [Vec<f64>; 4],
     bytes: usize,
+    requests: usize,
 }
 
 impl Times {
-    fn add(&mut self, (parts, bytes): Took, (device, cloud): (f64, f64)) {
-        let factors = [device, device, cloud, cloud];
-        for ((all, us), factor) in self.parts.iter_mut().zip(parts).zip(factors) {
-            all.push(us * factor);
-        }
-        self.bytes += bytes;
-    }
-
-    fn tried(&self) -> Tried {
+    fn tried(&self, (device, cloud): (f64, f64)) -> Tried {
         let [head, encode, decode, tail] = self.parts.each_ref().map(|part| Spread::of(part));
         Tried {
-            head,
-            encode,
-            decode,
-            tail,
-            up_bytes: (self.bytes / self.parts[0].len().max(1)) as u64,
+            head: head.scaled(device),
+            encode: encode.scaled(device),
+            decode: decode.scaled(cloud),
+            tail: tail.scaled(cloud),
+            up_bytes: (self.bytes / self.requests.max(1)) as u64,
         }
     }
+}
+
+/// Runs `run` once to warm up and `runs` times that count; what the last one gave.
+fn timed<T>(
+    runs: usize,
+    times: &mut Vec<f64>,
+    mut run: impl FnMut() -> Result<T, TrialError>,
+) -> Result<T, TrialError> {
+    let mut result = run()?;
+    for _ in 0..runs {
+        let started = Instant::now();
+        result = run()?;
+        times.push(started.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(result)
 }
 
 struct Halves {
@@ -186,30 +196,28 @@ impl Halves {
         &mut self,
         option: &CutOption,
         request: &BTreeMap<String, Tensor>,
-    ) -> Result<Took, TrialError> {
+        runs: usize,
+        times: &mut Times,
+    ) -> Result<(), TrialError> {
         let found = self.manifest.cut(&option.cut);
         let (_, cut) = found.ok_or_else(|| TrialError::Missing {
             cut: option.cut.clone(),
             name: option.cut.clone(),
         })?;
-        let cut = cut.clone();
-        let mut values = request.clone();
-        let started = Instant::now();
-        self.edge.run(0..cut.stage, &mut values)?;
-        let head = lap(started);
-        let started = Instant::now();
-        let payloads = encode(&cut, option, &values)?;
-        let encoded = lap(started);
-        let bytes = payloads.iter().map(|(.., bytes)| bytes.len()).sum();
-        let started = Instant::now();
-        let mut sent = BTreeMap::new();
-        for (crossing, tensor, bytes) in payloads {
-            let spec = codec_of(crossing, option.codec.as_deref().unwrap_or_default());
-            let decoded = codec::decode(spec, tensor.dtype(), tensor.shape(), &bytes)
-                .map_err(|error| codec_error(&cut, crossing, error))?;
-            sent.insert(crossing.spec.name.clone(), decoded);
-        }
-        let decoded = lap(started);
+        let [head, encoding, decoding, tail] = &mut times.parts;
+        let edge = &mut self.edge;
+        let values = timed(runs, head, || {
+            let mut values = request.clone();
+            edge.run(0..cut.stage, &mut values)?;
+            Ok(values)
+        })?;
+        let payloads = timed(runs, encoding, || encode(cut, option, &values))?;
+        times.bytes += payloads
+            .iter()
+            .map(|(.., bytes)| bytes.len())
+            .sum::<usize>();
+        times.requests += 1;
+        let mut sent = timed(runs, decoding, || decode(cut, option, &payloads))?;
         // State that stays in the service does not cross.
         for state in &self.manifest.states {
             if let (false, Some(tensor)) =
@@ -218,17 +226,16 @@ impl Halves {
                 sent.insert(state.input.clone(), tensor.clone());
             }
         }
-        let started = Instant::now();
-        if !option.is_local() {
-            self.cloud
-                .run(cut.stage..self.manifest.stages.len(), &mut sent)?;
+        let stages = cut.stage..self.manifest.stages.len();
+        if option.is_local() {
+            tail.push(0.0);
+            return Ok(());
         }
-        Ok(([head, encoded, decoded, lap(started)], bytes))
+        let cloud = &mut self.cloud;
+        timed(runs, tail, || {
+            Ok(cloud.run(stages.clone(), &mut sent.clone())?)
+        })
     }
-}
-
-fn lap(started: Instant) -> f64 {
-    started.elapsed().as_secs_f64() * 1e6
 }
 
 type Payload<'a> = (&'a Crossing, &'a Tensor, Vec<u8>);
@@ -251,6 +258,20 @@ fn encode<'a>(
         Ok((crossing, tensor, bytes))
     });
     payloads.collect()
+}
+
+fn decode(
+    cut: &Cut,
+    option: &CutOption,
+    payloads: &[Payload<'_>],
+) -> Result<BTreeMap<String, Tensor>, TrialError> {
+    let tensors = payloads.iter().map(|(crossing, tensor, bytes)| {
+        let spec = codec_of(crossing, option.codec.as_deref().unwrap_or_default());
+        let decoded = codec::decode(spec, tensor.dtype(), tensor.shape(), bytes)
+            .map_err(|error| codec_error(cut, crossing, error))?;
+        Ok((crossing.spec.name.clone(), decoded))
+    });
+    tensors.collect()
 }
 
 fn codec_error(cut: &Cut, crossing: &Crossing, error: CodecError) -> TrialError {

@@ -158,6 +158,30 @@ pub fn extract_with_sizes(
     }
 }
 
+/// The values that cross at `cut` when it is made by [`extract_with_sizes`], in its order.
+///
+/// # Errors
+/// [`ExtractError`], of a cut whose parts contradict each other.
+pub fn crossing_with_sizes(
+    graph: &Graph,
+    cut: &StageCut,
+    sizes: &AxisSizes,
+) -> Result<Vec<ValueId>, ExtractError> {
+    let free = |value: ValueId| sizes.can_leave_out(graph, value, &cut.crossing);
+    if !cut.crossing.iter().any(|&value| free(value)) {
+        return Ok(cut.crossing.clone());
+    }
+    let mut plan = Plan::new(graph, std::slice::from_ref(cut))?;
+    plan.sizes = Some(sizes);
+    let crossing = cut.crossing.iter().copied();
+    let mut live = crossing.filter(|&value| !plan.is_free(value)).collect();
+    match plan.walk(1, &mut live, &BTreeSet::new()) {
+        Err(ExtractError::Empty { .. }) => Ok(cut.crossing.clone()),
+        Err(error) => Err(error),
+        Ok(_) => Ok(live.into_iter().collect()),
+    }
+}
+
 fn stages_of(
     plan: &Plan<'_>,
     cuts: &[StageCut],

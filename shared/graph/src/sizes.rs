@@ -46,6 +46,12 @@ impl AxisSizes {
         }
     }
 
+    /// Whether `value` can be read off another of `given`.
+    pub(crate) fn can_leave_out(&self, graph: &Graph, value: ValueId, given: &[ValueId]) -> bool {
+        let others = given.iter().copied().filter(|&other| other != value);
+        given.len() > 1 && self.find(graph, value, others).is_some()
+    }
+
     /// How `value` can be read off one of `given`, where it can.
     pub(crate) fn find(
         &self,
