@@ -32,7 +32,7 @@ pub enum TrialError {
         name: String,
         /// Why.
         #[source]
-        error: CodecError,
+        error: Box<CodecError>,
     },
     /// The bundle has no such cut, or its head does not make what crosses there.
     #[error("the bundle has no `{name}` for cut `{cut}`; plan again")]
@@ -278,6 +278,6 @@ fn codec_error(cut: &Cut, crossing: &Crossing, error: CodecError) -> TrialError 
     TrialError::Codec {
         cut: cut.id.clone(),
         name: crossing.spec.name.clone(),
-        error,
+        error: Box::new(error),
     }
 }

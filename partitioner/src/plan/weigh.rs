@@ -309,8 +309,8 @@ impl Weigher<'_> {
         let found = found
             .filter(|found| found.problem.is_none())
             .map(|found| found.up_bytes);
-        // What real requests take comes before what the reference sizes do.
-        let up_bytes = found.or(place.encoded_bytes(codec)).or(bytes)?;
+        // What requests took comes before what the reference sizes would.
+        let up_bytes = found.or(bytes).or(place.encoded_bytes(codec))?;
         let tail = self.cloud.by_batch(&values, is_input, tail_us);
         let measured_tail = self.cloud.time(&values, is_input, tail_us).measured;
         let option = CutOption {

@@ -380,7 +380,7 @@ fn what_cannot_be_measured_says_why() {
     );
 
     bad.format = KIT_FORMAT;
-    bad.samples[0][0].shape = vec![2, WIDE as usize / 2];
+    bad.samples[0][0].shape = vec![2, usize::try_from(WIDE).unwrap() / 2];
     write(&bad, path);
     let shape = text(&plain);
     assert!(
