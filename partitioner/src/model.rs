@@ -61,7 +61,7 @@ pub enum ModelError {
     Session(#[from] SessionError),
     /// A run of the whole model failed.
     #[error(
-        "the model does not run: {error}; where inputs were random, sizes were {}: split with \
+        "the model does not run: {error}; where inputs were random, sizes were {}: give \
          others by --shape NAME=N",
         format_bindings(reference)
     )]

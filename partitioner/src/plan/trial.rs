@@ -66,8 +66,6 @@ pub struct Tried {
     pub decode: Spread,
     /// The tail, one row.
     pub tail: Spread,
-    /// Payload bytes, the mean.
-    pub up_bytes: u64,
 }
 
 impl Tried {
@@ -91,9 +89,6 @@ impl Tried {
             } else {
                 tail.time.scaled(factor)
             };
-        }
-        if !option.is_local() {
-            corrected.up_bytes = self.up_bytes;
         }
         corrected
     }
@@ -131,12 +126,10 @@ pub fn try_out(
 /// Candidates take turns this many times.
 const ROUNDS: usize = 2;
 
-/// Times of each part in microseconds: head, encoding, decoding, tail; and payload bytes.
+/// Times of each part in microseconds: head, encoding, decoding, tail.
 #[derive(Clone, Default)]
 struct Times {
     parts: [Vec<f64>; 4],
-    bytes: usize,
-    requests: usize,
 }
 
 impl Times {
@@ -147,7 +140,6 @@ impl Times {
             encode: encode.scaled(device),
             decode: decode.scaled(cloud),
             tail: tail.scaled(cloud),
-            up_bytes: (self.bytes / self.requests.max(1)) as u64,
         }
     }
 }
@@ -212,11 +204,6 @@ impl Halves {
             Ok(values)
         })?;
         let payloads = timed(runs, encoding, || encode(cut, option, &values))?;
-        times.bytes += payloads
-            .iter()
-            .map(|(.., bytes)| bytes.len())
-            .sum::<usize>();
-        times.requests += 1;
         let mut sent = timed(runs, decoding, || decode(cut, option, &payloads))?;
         // State that stays in the service does not cross.
         for state in &self.manifest.states {

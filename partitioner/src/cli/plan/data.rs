@@ -36,8 +36,10 @@ pub(super) fn samples(
     seed: u64,
 ) -> anyhow::Result<Vec<BTreeMap<String, Tensor>>> {
     if let Some(data) = data {
-        let first = data.samples.iter().take(KIT_SAMPLES);
-        return Ok(first.map(|sample| sample.values.clone()).collect());
+        // Spread over the data, which may be sorted by something that matters.
+        let step = data.samples.len().div_ceil(KIT_SAMPLES).max(1);
+        let spread = data.samples.iter().step_by(step);
+        return Ok(spread.map(|sample| sample.values.clone()).collect());
     }
     let inputs = model.probe_inputs(None)?;
     Ok(vec![Prober::new(seed).draw(&inputs)?])

@@ -7,6 +7,9 @@ use seamline_plan::{Fingerprint, Kit};
 
 use crate::cli::text::{self, Align};
 
+/// Characters of the metric's name: one of the user's own is a command.
+const METRIC_WIDTH: usize = 24;
+
 /// Rows of the table.
 const ROWS: usize = 8;
 
@@ -58,6 +61,11 @@ fn measured(record: &PlanRecord) -> Option<String> {
 
 /// The choice, its rivals, and the next best of other cuts.
 fn table(record: &PlanRecord) -> String {
+    let metric = record
+        .metric
+        .as_ref()
+        .map_or("accuracy", |metric| &metric.name);
+    let metric: String = metric.chars().take(METRIC_WIDTH).collect();
     let columns = [
         ("candidate", Align::Left),
         ("depth", Align::Right),
@@ -66,7 +74,7 @@ fn table(record: &PlanRecord) -> String {
         ("p95", Align::Right),
         ("sent", Align::Right),
         ("energy", Align::Right),
-        ("accuracy", Align::Right),
+        (&metric, Align::Right),
         ("leakage", Align::Right),
         ("", Align::Left),
     ];
