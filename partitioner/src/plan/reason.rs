@@ -48,10 +48,11 @@ pub fn reasons(objective: Objective, candidates: &[Candidate], chosen: &Candidat
     if chosen.placement != Placement::Split {
         sentences.push(match allowed(Placement::Split) {
             Some(split) => format!(
-                "No split is better: the best one, {}, has {}{}.",
+                "No split is better: the best one, {}, has {}{}{}.",
                 split.id,
                 figure(split, objective),
-                times(split, chosen)
+                times(split, chosen),
+                parts(split)
             ),
             None => no_split(candidates),
         });
@@ -69,11 +70,12 @@ pub fn reasons(objective: Objective, candidates: &[Candidate], chosen: &Candidat
         let nearest = any.min_by(|a, b| a.score.total_cmp(&b.score));
         sentences.extend(match (allowed(placement), nearest) {
             (Some(rival), _) => Some(format!(
-                "{}, {}: {}{}.",
+                "{}, {}: {}{}{}.",
                 capital(text),
                 rival.id,
                 figure(rival, objective),
-                times(rival, chosen)
+                times(rival, chosen),
+                parts(rival)
             )),
             (None, Some(rival)) => Some(format!(
                 "{}, {}: ruled out, {}.",
