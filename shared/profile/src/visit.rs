@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use seamline_ort::{
     ModelSource, NodeProfile, RunError, Runtime, Session, SessionOptions, ThreadPool, profile,
@@ -14,7 +15,7 @@ use crate::error::MeasureError;
 use crate::machine::resident_bytes;
 use crate::options::MeasureOptions;
 use crate::partial::{BatchTimes, CodecTimes, Visit};
-use crate::timing::timed;
+use crate::timing::{PAUSE, timed};
 
 /// Values by name.
 pub(crate) type Values = BTreeMap<String, Tensor>;
@@ -107,7 +108,7 @@ impl Visitor<'_> {
         let before = self.resident(which);
         let mut session = self.load(&model, which.threads, part)?;
         let inputs = self.inputs(&session, self.samples, part)?;
-        let us = self.times(&mut session, &inputs, part)?;
+        let us = self.times(&mut session, &inputs, PAUSE, part)?;
         let times = BatchTimes {
             rows: 1,
             us,
@@ -145,7 +146,7 @@ impl Visitor<'_> {
         let before = self.resident(which);
         let mut session = self.load(&model, which.threads, part)?;
         let inputs = self.inputs(&session, &values, part)?;
-        let us = self.times(&mut session, &inputs, part)?;
+        let us = self.times(&mut session, &inputs, PAUSE, part)?;
         let mut batches = vec![BatchTimes {
             rows: 1,
             us,
@@ -156,8 +157,9 @@ impl Visitor<'_> {
                 break;
             };
             let inputs: Vec<Vec<&Tensor>> = vec![joined.iter().collect()];
-            // A tail that runs for one row only is measured for one row only.
-            let Ok(us) = self.times(&mut session, &inputs, part) else {
+            // A tail that runs for one row only is measured for one row only. Rows that are joined
+            // come one after the other.
+            let Ok(us) = self.times(&mut session, &inputs, Duration::ZERO, part) else {
                 break;
             };
             batches.push(BatchTimes {
@@ -272,15 +274,15 @@ impl Visitor<'_> {
         &self,
         session: &mut Session,
         inputs: &[Vec<&Tensor>],
+        pause: Duration,
         part: &str,
     ) -> Result<Vec<f64>, MeasureError> {
         let effort = &self.options.effort;
         let run = |run: usize| session.run(&inputs[run % inputs.len()]).map(drop);
-        timed(effort.min_runs, effort.max_runs, effort.time, run).map_err(|error| {
-            MeasureError::Run {
-                part: part.to_owned(),
-                error,
-            }
+        let (fewest, most) = (effort.min_runs, effort.max_runs);
+        timed(fewest, most, effort.time, pause, run).map_err(|error| MeasureError::Run {
+            part: part.to_owned(),
+            error,
         })
     }
 

@@ -9,7 +9,7 @@
 //! its own, and the bytes through the link emulator. A slower device sleeps after head and encoding
 //! for as much longer as it is slower. The cuts lie at fixed quantiles of the depth, not on the
 //! planner's shortlist; device alone, the raw input and the compressed input are run too, and the
-//! planner's choice. Candidates of a cell take turns. One that is predicted to take more than
+//! planner's choice. Candidates of a cell take turns in two blocks of requests. One that is predicted to take more than
 //! 10 s is left out, and counted.
 
 #![allow(missing_docs, reason = "a program, not a library")]
@@ -64,7 +64,7 @@ fn main() {
         text.split(',').map(str::to_owned).collect()
     };
     let json = harness::has("--json");
-    let rounds = harness::argument("--rounds").map_or(5, |rounds| rounds.parse().unwrap());
+    let rounds = harness::argument("--rounds").map_or(6, |rounds| rounds.parse().unwrap());
     let links = list("--links", LINKS);
     let slowdowns: Vec<f64> = list("--slowdowns", SLOWDOWNS)
         .iter()
