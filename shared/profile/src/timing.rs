@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 /// What lies between requests of a device that waits for each answer: about a round trip.
-pub(crate) const PAUSE: Duration = Duration::from_millis(10);
+pub(crate) const PAUSE: Duration = Duration::from_millis(25);
 
 /// Runs once to warm up, then at least `min` times and on until `time` has passed, at most `max`
 /// times, `pause` before each; `run` is told which run it is. Returns the times in microseconds.

@@ -18,6 +18,8 @@ const LONGEST_US: f64 = 10e6;
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Requests of a block before the first that counts.
 const WARM_UP: usize = 1;
+/// A device asks now and then, and not in a loop.
+const THINK: Duration = Duration::from_millis(25);
 /// Candidates take turns in blocks: a device runs one of them, not all in turn.
 const BLOCKS: usize = 2;
 
@@ -132,6 +134,7 @@ impl Cell<'_> {
 
     /// One request from the call to the answer, on a device that is slower by the factor.
     async fn request(&self, client: &Client, candidate: &Candidate) -> Duration {
+        tokio::time::sleep(THINK).await;
         let started = Instant::now();
         let prepared = client.prepare_here(self.inputs.clone()).unwrap();
         if candidate.placement != Placement::CloudRaw {
