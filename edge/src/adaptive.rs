@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use seamline_net::{PathStats, Reply};
-use seamline_plan::{Costs, Cut, CutOption, LinkState, Manifest};
+use seamline_plan::{CodecSpec, Costs, Cut, CutOption, LinkState, Manifest};
 
 use crate::adapt::{Chooser, LinkEstimate, Outcome, PathSample, Transfer, Uploads};
 use crate::client::in_service;
@@ -75,7 +75,10 @@ impl Adaptive {
         let is_usable = |option: &CutOption| {
             let given =
                 codec.is_none() || option.codec.is_none() || option.codec.as_deref() == codec;
-            given && cut_of(option).is_some_and(|(_, cut)| device.holds(cut))
+            let spec = option.codec.as_deref().and_then(CodecSpec::from_name);
+            // A build without the feature `webp` does not choose it.
+            let encodes = spec.is_none_or(|spec| seamline_codec::can_encode(&spec));
+            given && encodes && cut_of(option).is_some_and(|(_, cut)| device.holds(cut))
         };
         let now = Instant::now();
         let state = State {

@@ -191,7 +191,7 @@ fn case_38_a_figure_of_leakage_comes_with_what_it_does_not_say() {
 }
 
 #[test]
-fn profiles_are_files() {
+fn case_13_profiles_are_files_and_say_what_ran_where() {
     let desk = Desk::new();
     desk.place.perceptron("m.onnx");
     let kit = desk.json(0, &["m.onnx", "--kit", "kit"]);
@@ -249,6 +249,23 @@ fn profiles_are_files() {
         &shape,
         &["was measured at N=1", "the plan is for N=2", "--shape"],
     );
+
+    // Case 13: nodes that a provider handed back.
+    let text = std::fs::read_to_string(desk.place.path("device.json")).unwrap();
+    let mut profile: Value = serde_json::from_str(&text).unwrap();
+    profile["machine"]["providers"] = serde_json::json!(["qnn", "cpu"]);
+    for part in profile["parts"].as_array_mut().unwrap() {
+        part["placement"] =
+            serde_json::json!({"QNNExecutionProvider": 3, "CPUExecutionProvider": 2});
+    }
+    std::fs::write(desk.place.path("npu.json"), profile.to_string()).unwrap();
+    let plan = desk.json(
+        0,
+        &["m.onnx", "--device", "npu.json", "--cloud", "cloud.json"],
+    );
+    let notes = plan["plan"]["notes"].to_string();
+    let handed_back = "2 of the whole model's 5 nodes ran on the CPU although qnn was asked for";
+    assert!(notes.contains(handed_back), "{notes}");
 
     let edit = |from: &str, to: &str| {
         let path = desk.place.path("device.json");

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use seamline_graph::builder::GraphBuilder;
 use seamline_partitioner::Model;
 use seamline_partitioner::plan::{
-    Constraints, Findings, OVERHEAD, Placement, Scenario, Weighing, apply, best, keep, mark_pareto,
-    options, places, reasons, weigh,
+    Constraints, Findings, FoundCodec, MetricRecord, OVERHEAD, Placement, Scenario, Weighing,
+    apply, best, keep, mark_pareto, options, places, reasons, weigh,
 };
 use seamline_plan::{
     Bindings, DType, Fingerprint, LinkModel, Machine, NodeTime, Objective, PROFILE_FORMAT,
@@ -163,6 +163,52 @@ fn case_37_where_splitting_loses_the_plan_says_so() {
     let quick_device = profile(&model, Side::Edge, &[300.0; 3]);
     let (weighing, chosen) = decide(&model, &scenario(&quick_device, &quick, "3g"));
     assert_eq!(weighing.candidates[chosen.unwrap()].candidate.id, "device");
+}
+
+#[test]
+fn case_12_the_plan_follows_measured_times_and_not_bit_widths() {
+    let model = chain(&FUNNEL);
+    let device = profile(
+        &model,
+        Side::Edge,
+        &[3000.0, 3000.0, 90e3, 90e3, 90e3, 90e3],
+    );
+    let cloud = profile(&model, Side::Cloud, &[1000.0; 6]);
+    let mut findings = Findings::of(MetricRecord {
+        name: "cosine".into(),
+        higher_is_better: true,
+        baseline: 1.0,
+        samples: 8,
+    });
+    let codec = |codec: &str| FoundCodec {
+        codec: codec.into(),
+        accuracy: Some(1.0),
+        problem: None,
+        up_bytes: if codec == "int8" { 204 } else { 800 },
+        down_bytes: 16,
+        leakage: None,
+        no_leakage: None,
+    };
+    findings.add(vec!["v1".into()], vec![codec("raw"), codec("int8")]);
+    let chosen = |device: &Profile| {
+        let scenario = scenario(device, &cloud, "wifi");
+        let mut weighing = weigh(&model, &scenario, &findings).unwrap();
+        let (places, candidates) = (&weighing.places, &mut weighing.candidates);
+        apply(&scenario.constraints, &findings, places, candidates);
+        let best = best(&scenario.constraints, &findings, candidates).unwrap();
+        candidates[best].candidate.id.clone()
+    };
+    assert!(
+        chosen(&device).ends_with("/int8"),
+        "fewer bytes, as quickly"
+    );
+    // Quantising takes longer on this device than the bytes that it saves.
+    let mut slow = device.clone();
+    for part in &mut slow.parts {
+        let int8 = part.codecs.iter_mut().find(|it| it.codec == "int8");
+        int8.unwrap().time = Spread::exactly(900.0);
+    }
+    assert!(!chosen(&slow).ends_with("/int8"), "{}", chosen(&slow));
 }
 
 #[test]

@@ -218,6 +218,7 @@ fn entry(
         accuracy,
         problem,
         up_bytes: evaluation.up_bytes,
+        down_bytes: evaluation.down_bytes,
         leakage,
         no_leakage,
     }

@@ -30,6 +30,8 @@ pub struct FoundCodec {
     pub problem: Option<String>,
     /// Payload bytes, the mean.
     pub up_bytes: u64,
+    /// Payload bytes of the answer, the mean.
+    pub down_bytes: u64,
     /// Leakage.
     pub leakage: Option<Leakage>,
     /// Why there is none.

@@ -307,11 +307,10 @@ impl Weigher<'_> {
             .codec(codec, &values, is_input, raw)
             .unwrap_or((encode, None));
         let found = self.findings.get(&values, codec);
-        let found = found
-            .filter(|found| found.problem.is_none())
-            .map(|found| found.up_bytes);
+        let found = found.filter(|found| found.problem.is_none());
         // What requests took comes before what the reference sizes would.
-        let up_bytes = found.or(bytes).or(place.encoded_bytes(codec))?;
+        let up_bytes = found.map(|found| found.up_bytes);
+        let up_bytes = up_bytes.or(bytes).or(place.encoded_bytes(codec))?;
         let tail = self.cloud.by_batch(&values, is_input, tail_us);
         let measured_tail = self.cloud.time(&values, is_input, tail_us).measured;
         let option = CutOption {
@@ -322,7 +321,7 @@ impl Weigher<'_> {
             up_bytes,
             decode,
             tail: up_to(tail, self.scenario.max_batch),
-            down_bytes: place.reply_bytes,
+            down_bytes: found.map_or(place.reply_bytes, |found| found.down_bytes),
             overhead: self.scenario.overhead,
         };
         let placement = match (is_input, codec) {

@@ -22,6 +22,8 @@ const POWERS: std::ops::RangeInclusive<f64> = 0.0..=1e6;
 
 /// Payload of a packet.
 const PACKET_BYTES: f64 = 1420.0;
+/// Bytes in flight before anything is acknowledged, as both ends start by default.
+const FIRST_WINDOW: f64 = 46_464.0;
 
 /// A link as a plan takes it: what is usual, and what a bad moment is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -228,8 +230,10 @@ impl LinkState {
         self.one_way_us(bytes, self.down_bps)
     }
 
-    /// On a warm connection, so that the window does not limit: half a round trip, the bytes at
-    /// the link's rate, and what loss costs. Lost packets are sent again; where any is lost among
+    /// On a warm connection, whose window has grown to what is usually sent: half a round trip, the
+    /// bytes at the link's rate, and what loss costs. Where little more than a first window is sent,
+    /// the window does not grow, as its owner has nothing more to send, and the rest waits for an
+    /// acknowledgement. Lost packets are sent again; where any is lost among
     /// the last, a round trip is waited for it. A lossy link is never faster than `1.22 × packet /
     /// (round trip × √loss)` (M. Mathis et al., 1997).
     fn one_way_us(&self, bytes: u64, bps: f64) -> f64 {
@@ -237,9 +241,12 @@ impl LinkState {
         let on_wire = bytes * PACKET_OVERHEAD + HEADER_BYTES;
         let mut rate = bps / 8e6;
         let mut wait = 0.0;
+        if (FIRST_WINDOW..2.0 * FIRST_WINDOW).contains(&on_wire) {
+            wait = (self.round_trip_us - FIRST_WINDOW / rate).max(0.0);
+        }
         if self.loss > 0.0 {
             let packets = (bytes / PACKET_BYTES).ceil().max(1.0);
-            wait = (1.0 - (1.0 - self.loss).powf(packets)) * self.round_trip_us;
+            wait += (1.0 - (1.0 - self.loss).powf(packets)) * self.round_trip_us;
             let bound = 1.22 * PACKET_BYTES / (self.round_trip_us.max(1.0) * self.loss.sqrt());
             // What fits into a first window is not held back by it.
             if packets > 32.0 {

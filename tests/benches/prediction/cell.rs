@@ -134,6 +134,9 @@ impl Cell<'_> {
 
     /// One request from the call to the answer, on a device that is slower by the factor.
     async fn request(&self, client: &Client, candidate: &Candidate) -> Duration {
+        // A slower device is busy while this one sleeps: its caches are not those of a machine that
+        // has slept for as long.
+        drop(client.prepare_here(self.inputs.clone()).unwrap());
         tokio::time::sleep(THINK).await;
         let started = Instant::now();
         let prepared = client.prepare_here(self.inputs.clone()).unwrap();

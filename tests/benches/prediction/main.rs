@@ -7,7 +7,8 @@
 //! Each model is profiled once on this machine (the planner's own shortlist of 12 seams, measured
 //! whole), behind its preprocessing where it takes pictures, on a real request. Then every cell of the grid is run for real: head in this process, tail in a service of
 //! its own, and the bytes through the link emulator. A slower device sleeps after head and encoding
-//! for as much longer as it is slower. Requests come 25 ms after the last answer. The cuts lie at fixed quantiles of the depth, not on the
+//! for as much longer as it is slower. Requests come 25 ms after the last answer, and a head that does
+//! not count is run in front of that pause, as what a sleeping machine forgets a slow one does not. The cuts lie at fixed quantiles of the depth, not on the
 //! planner's shortlist; device alone, the raw input and the compressed input are run too, and the
 //! planner's choice. Candidates of a cell take turns in two blocks of requests. One that is predicted to take more than
 //! 10 s is left out, and counted.

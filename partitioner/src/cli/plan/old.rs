@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use seamline_partitioner::plan::{self, PLAN_FILE, PlanRecord, Weighing, milliseconds};
+use seamline_partitioner::plan::{self, PLAN_FILE, PlanRecord, Weighing};
 use seamline_plan::{Bundle, Costs};
 
 use crate::cli::Machine;
@@ -70,7 +70,12 @@ pub(super) fn check(
                 old.display()
             )
         })?;
-    let regret = own.candidate.score / best.score;
+    // What costs nothing, such as the bytes of a device alone, is as good as itself.
+    let regret = if own.candidate.score == best.score {
+        1.0
+    } else {
+        own.candidate.score / best.score
+    };
     let is_good = regret <= 1.0 + margin && own.candidate.breaks.is_empty();
     if machine.json {
         seamline_plan::outln!(
@@ -87,12 +92,12 @@ pub(super) fn check(
             ("has become worse", "; plan again")
         };
         seamline_plan::outln!(
-            "the old plan {verdict}: {} now takes {}, {regret:.2} times as much as the best, {} \
+            "the old plan {verdict}: {} now has {}, {regret:.2} times as much as the best, {} \
              ({}); {:.2} is allowed{end}",
             own.candidate.id,
-            milliseconds(own.candidate.latency.total_us()),
+            plan::figure(&own.candidate, costs.objective),
             best.id,
-            milliseconds(best.latency.total_us()),
+            plan::figure(best, costs.objective),
             1.0 + margin
         );
         for problem in &own.candidate.breaks {
