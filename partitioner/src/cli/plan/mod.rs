@@ -2,6 +2,7 @@
 
 mod arguments;
 mod data;
+mod decide;
 mod measure;
 mod notes;
 mod old;
@@ -14,16 +15,15 @@ use std::process::ExitCode;
 use anyhow::{Context, ensure};
 use seamline_ort::Runtime;
 use seamline_partitioner::plan::{
-    self, Calibration, Constraints, Findings, MachineRecord, OVERHEAD, PLAN_FILE, PLAN_FORMAT,
-    Place, PlanRecord, Scenario, Weighing, read_link,
+    self, Calibration, MachineRecord, PLAN_FILE, PLAN_FORMAT, Place, PlanRecord, Weighing,
+    read_link,
 };
 use seamline_partitioner::{INPUT_CUT, Model, OUTPUT_CUT, Source, SplitOptions, split_at};
-use seamline_plan::{
-    COSTS_FILE, COSTS_FORMAT, Costs, Fingerprint, LinkModel, Prices, Profile, write_atomic,
-};
+use seamline_plan::{COSTS_FILE, COSTS_FORMAT, Costs, Fingerprint, Profile, write_atomic};
 
 pub(crate) use arguments::Plan;
-use profiles::{Profiles, THIS};
+use decide::Decided;
+use profiles::THIS;
 
 use super::{Machine, learn};
 
@@ -102,55 +102,13 @@ impl Plan {
         data: Option<&Calibration>,
         machine: &Machine,
     ) -> anyhow::Result<Made> {
-        let constraints = self.aims.constraints()?;
         let link = read_link(&self.machines.link)?;
-        let prices = self.aims.prices()?;
-        let places = plan::places(&planning.model, None)?;
-        let shortlist = self.shortlist(&planning.model, &places);
-        let mut profiles = Profiles::new(self, planning, data, &shortlist, machine)?;
-        let mut examiner = data
-            .map(|data| data::examiner(self, planning, data, machine))
-            .transpose()?;
-        if let Some(examiner) = &mut examiner {
-            data::examine_all(examiner, &shortlist)?;
-        }
-        let mut findings;
-        let mut weighing;
-        let chosen = loop {
-            findings = examiner
-                .as_ref()
-                .map_or_else(Findings::default, |examiner| examiner.findings().clone());
-            let scenario = self.scenario(&profiles, link.clone(), constraints, prices);
-            weighing = plan::weigh(&planning.model, &scenario, &findings)?;
-            let Weighing {
-                places, candidates, ..
-            } = &mut weighing;
-            plan::apply(&constraints, &findings, places, candidates);
-            if let Some(examiner) = &mut examiner
-                && let Some(place) = plan::to_examine(&findings, places, candidates)
-            {
-                data::examine_all(examiner, std::slice::from_ref(place))?;
-                continue;
-            }
-            plan::mark_pareto(&findings, candidates);
-            let best = plan::best(&constraints, &findings, candidates)?;
-            // A choice that was figured from its neighbours is measured, and chosen again.
-            let candidate = &candidates[best].candidate;
-            let place = places.iter().find(|place| place.id == candidate.cut);
-            let place = place.filter(|_| !candidate.measured_whole);
-            if profiles.measure_more(place)? {
-                continue;
-            }
-            let most = usize::from(self.keep);
-            let scenario = self.scenario(&profiles, link.clone(), constraints, prices);
-            let graph = &planning.model.graph;
-            let kept = plan::keep(graph, &scenario, places, candidates, best, most);
-            for weighed in candidates.iter_mut() {
-                weighed.candidate.kept =
-                    kept.contains(&weighed.candidate.cut) && weighed.candidate.breaks.is_empty();
-            }
-            break best;
-        };
+        let Decided {
+            profiles,
+            findings,
+            weighing,
+            chosen,
+        } = self.decide(planning, data, &link, machine)?;
         let all: Vec<_> = weighing
             .candidates
             .iter()
@@ -164,11 +122,11 @@ impl Plan {
             graph_hash: planning.model.hash,
             shapes: planning.model.reference.clone(),
             objective: self.aims.objective(),
-            constraints,
+            constraints: self.aims.constraints()?,
             link,
             device: machine_record(&profiles.device, weighing.threads.0),
             cloud: machine_record(&profiles.cloud, weighing.threads.1),
-            prices,
+            prices: self.aims.prices()?,
             arrivals_per_s: self.service.arrivals,
             metric: findings.metric,
             attack: findings.attack,
@@ -182,38 +140,6 @@ impl Plan {
             chosen,
             record,
         })
-    }
-
-    fn scenario<'p>(
-        &self,
-        profiles: &'p Profiles<'_>,
-        link: LinkModel,
-        constraints: Constraints,
-        prices: Prices,
-    ) -> Scenario<'p> {
-        Scenario {
-            device: &profiles.device,
-            cloud: &profiles.cloud,
-            device_threads: self.machines.device_threads,
-            cloud_threads: self.machines.cloud_threads,
-            link,
-            objective: self.aims.objective(),
-            constraints,
-            prices,
-            arrivals_per_s: self.service.arrivals,
-            executors: self.service.executors,
-            max_batch: self.service.max_batch,
-            overhead: OVERHEAD,
-        }
-    }
-
-    fn shortlist(&self, model: &Model, places: &[Place]) -> Vec<Place> {
-        let total: f64 = model.flops.iter().sum();
-        let inner = plan::shortlist(places, total, self.shortlist);
-        let ends = places.iter().take(1);
-        ends.chain(inner.into_iter().map(|index| &places[index]))
-            .cloned()
-            .collect()
     }
 
     fn write_kit(

@@ -22,6 +22,13 @@ pub(super) fn notes(
                 profile.machine.name, profile.slowdown
             ));
         }
+        if (profile.corrected - 1.0).abs() > 0.01 {
+            notes.push(format!(
+                "Times of the {what} were multiplied by {:.2}, as requests taught (--measure, \
+                 --learn).",
+                profile.corrected
+            ));
+        }
         notes.extend(handed_back(what, profile));
     }
     if !chosen.measured_whole && chosen.id != "device" {
