@@ -7,7 +7,7 @@
 //! [`TIME_LIMIT`] is ended, with all that it started.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::mpsc;
@@ -80,18 +80,13 @@ impl Command {
     pub(super) fn end(&self, run: Run) -> Result<f64, MetricError> {
         let mut command = std::process::Command::new("sh");
         command.arg("-c").arg(&self.text);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stdin(run.as_stdin()?).stdout(Stdio::piped());
         own_group(&mut command);
         let mut child = command
             .spawn()
             .map_err(|error| self.fail(format!("`sh` does not start: {error}")))?;
-        // From threads: a command that prints before it has read all would wait for us, and we for
-        // it. What it started may hold its pipes longer than it lives: nobody waits for the threads.
-        let (written, was_written) = mpsc::channel();
-        if let Some(mut stdin) = child.stdin.take() {
-            let lines = run.lines;
-            std::thread::spawn(move || written.send(stdin.write_all(&lines)));
-        }
+        // From a thread: what the command started may hold its stdout longer than it lives, and nobody
+        // waits for that.
         let (read, was_read) = mpsc::channel();
         if let Some(stdout) = child.stdout.take() {
             std::thread::spawn(move || {
@@ -120,7 +115,6 @@ impl Command {
         let Ok(read) = was_read.recv_timeout(left()) else {
             return Err(late(&mut child));
         };
-        let written = was_written.recv_timeout(left()).unwrap_or(Ok(()));
         let is_full = |text: &String| text.len() as u64 >= MAX_OUTPUT;
         if read.as_ref().is_ok_and(is_full) {
             return Err(self.fail(format!(
@@ -132,13 +126,6 @@ impl Command {
             return Err(self.fail(format!(
                 "{status}; expected exit code 0 and a number on stdout"
             )));
-        }
-        match written {
-            // A command need not read all.
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                return Err(self.fail(format!("cannot write to its stdin: {error}")));
-            }
-            _ => {}
         }
         let text = read.map_err(|error| self.fail(format!("cannot read its stdout: {error}")))?;
         let text = text.trim();
@@ -180,6 +167,18 @@ fn end(child: &mut Child) {
 }
 
 impl Run {
+    /// The lines as a file: of a pipe a command need not read all, and a program that writes to one
+    /// that nobody reads is ended by the system.
+    fn as_stdin(&self) -> Result<std::fs::File, MetricError> {
+        let path = self.folder.path().join("requests.jsonl");
+        let written = std::fs::write(&path, &self.lines);
+        let file = written.and_then(|()| std::fs::File::open(&path));
+        file.map_err(|error| MetricError::Output {
+            output: "requests.jsonl".into(),
+            problem: format!("{}: {error}", path.display()),
+        })
+    }
+
     /// Writes the answers to one request.
     pub(super) fn add(
         &mut self,
