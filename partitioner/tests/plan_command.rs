@@ -284,6 +284,8 @@ fn case_13_profiles_are_files_and_say_what_ran_where() {
     );
     edit("\"slowdown\": 1.0", "\"slowdown\": -1.0");
     desk.refused(&edited, &["`slowdown` is -1"]);
+    edit("\"us\": ", "\"us\": -");
+    desk.refused(&edited, &["`nodes[0].us`", "expected times"]);
     edit("\"p50_us\": ", "\"p50_us\": -");
     desk.refused(&edited, &["parts[0].time", "p50_us is -"]);
 }
@@ -328,6 +330,59 @@ fn data_that_does_not_fit_is_named() {
     desk.refused(&command, &["echo often", "expected one finite number"]);
     let command = [&plan[..], &["--metric-command", "cat >/dev/null; echo 0.5"]].concat();
     assert_eq!(desk.json(0, &command)["plan"]["metric"]["baseline"], 0.5);
+}
+
+#[test]
+fn figures_that_mean_nothing_are_refused() {
+    let desk = Desk::new();
+    desk.place.perceptron("m.onnx");
+    for (flag, value) in [
+        ("--arrivals", "NaN"),
+        ("--arrivals", "-1"),
+        ("--arrivals", "inf"),
+        ("--executors", "0"),
+        ("--max-batch", "0"),
+        ("--samples", "0"),
+        ("--device-threads", "1000000"),
+        ("--device-slowdown", "0"),
+    ] {
+        let ran = desk.run(&["m.onnx", &format!("{flag}={value}")]);
+        ran.assert_refused(2, &[flag, "invalid value"]);
+    }
+    let both = desk.run(&["m.onnx", "--kit", "kit", "-o", "m.seam"]);
+    both.assert_refused(2, &["cannot be used with"]);
+    // More arrives than a service of one executor can answer.
+    let slow = ["--cloud-slowdown", "10000", "--arrivals", "100000"];
+    let plan = desk.json(0, &[&["m.onnx"], &slow[..]].concat());
+    let breaks = candidate(&plan, "input/raw")["breaks"].to_string();
+    assert!(breaks.contains("the service cannot keep up"), "{breaks}");
+}
+
+#[test]
+fn a_bundle_of_another_model_is_neither_checked_nor_learnt_from() {
+    let desk = Desk::new();
+    desk.place.perceptron("m.onnx");
+    desk.place.convolution("other.onnx");
+    desk.json(0, &["m.onnx", "-o", "m.seam"]);
+    for flag in ["--check", "--learn"] {
+        let other = ["other.onnx", flag, "m.seam"];
+        desk.refused(
+            &other,
+            &["m.seam is a bundle of model m", "and this is other"],
+        );
+    }
+    // Nor is anything but a page made in a bundle.
+    let mut report = desk
+        .place
+        .command(&["report", "m.seam", "-o", "m.seam/manifest.json"]);
+    Ran::of(report.output().unwrap()).assert_refused(1, &["ends in .html"]);
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("m.onnx", desk.place.path("link.html")).unwrap();
+        let mut report = desk.place.command(&["report", "m.seam", "-o", "link.html"]);
+        let parts = ["link.html", "other than a regular file"];
+        Ran::of(report.output().unwrap()).assert_refused(1, &parts);
+    }
 }
 
 #[test]

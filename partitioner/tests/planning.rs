@@ -206,7 +206,7 @@ fn case_12_the_plan_follows_measured_times_and_not_bit_widths() {
     let mut slow = device.clone();
     for part in &mut slow.parts {
         let int8 = part.codecs.iter_mut().find(|it| it.codec == "int8");
-        int8.unwrap().time = Spread::exactly(900.0);
+        int8.unwrap().time = Spread::exactly(900e3);
     }
     assert!(!chosen(&slow).ends_with("/int8"), "{}", chosen(&slow));
 }

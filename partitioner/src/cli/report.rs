@@ -31,6 +31,14 @@ impl Report {
             output.display(),
             output.join("report.html").display()
         );
+        // A slip must not replace a bundle's own files.
+        anyhow::ensure!(
+            output
+                .extension()
+                .is_some_and(|extension| extension == "html"),
+            "{}: a page's name ends in .html",
+            output.display()
+        );
         let record = PlanRecord::read(&self.plan)?;
         let page = report::html(&record);
         write_atomic(output, page.as_bytes()).with_context(|| format!("{}", output.display()))?;

@@ -68,6 +68,10 @@ pub fn apply(
             .iter()
             .all(|check| check.value.is_none() || check.breaks().is_none());
         let codec = candidate.codec.as_deref().unwrap_or_default();
+        if let Some(overload) = &weighed.overload {
+            breaks.push(overload.clone());
+            open = false;
+        }
         let found = findings.get(&candidate.values, codec);
         if let Some(problem) = found.and_then(|found| found.problem.as_ref()) {
             breaks.push(format!("it fails on calibration data: {problem}"));

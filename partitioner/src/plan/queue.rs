@@ -37,6 +37,26 @@ pub(crate) fn load_of(
     }
 }
 
+/// Why the service cannot keep up with all that arrives, where it cannot.
+pub(crate) fn overload(
+    option: &CutOption,
+    load: &Load,
+    arrivals_per_s: f64,
+    executors: usize,
+) -> Option<String> {
+    let us = option.decode.p50_us * load.batch + option.tail(load.batch).p50_us;
+    if option.is_local() || us <= 0.0 {
+        return None;
+    }
+    let most = load.batch * executors.max(1) as f64 * 1e6 / us;
+    (arrivals_per_s > most * MOST_BUSY).then(|| {
+        format!(
+            "the service cannot keep up: {arrivals_per_s:.1} requests arrive each second, and it \
+             answers {most:.1} (--executors, --max-batch)"
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use seamline_plan::{Spread, TailTime};

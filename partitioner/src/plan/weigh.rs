@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::findings::Findings;
 use super::places::{NodeCosts, Place, places};
-use super::queue::load_of;
+use super::queue::{load_of, overload};
 use super::record::{Candidate, Constraints, Placement};
 use super::times::SideTimes;
 use super::work::Work;
@@ -109,6 +109,8 @@ pub struct Weighed {
     pub candidate: Candidate,
     /// For the device.
     pub option: CutOption,
+    /// Why the service cannot keep up, where it cannot.
+    pub overload: Option<String>,
     /// Whether only what is not measured yet stands against it.
     pub open: bool,
 }
@@ -279,6 +281,7 @@ impl Weigher<'_> {
         let candidate = self.candidate(&option, Placement::Device, head.measured, memory);
         Weighed {
             candidate,
+            overload: self.overload(&option),
             option,
             open: false,
         }
@@ -338,6 +341,7 @@ impl Weigher<'_> {
         let candidate = self.candidate(&option, placement, whole, memory);
         Some(Weighed {
             candidate,
+            overload: self.overload(&option),
             option,
             open: false,
         })
@@ -392,6 +396,15 @@ impl Weigher<'_> {
             kept: false,
             measured: None,
         }
+    }
+
+    fn overload(&self, option: &CutOption) -> Option<String> {
+        let Scenario {
+            arrivals_per_s,
+            executors,
+            ..
+        } = *self.scenario;
+        overload(option, &self.load(option), arrivals_per_s, executors)
     }
 
     fn load(&self, option: &CutOption) -> Load {

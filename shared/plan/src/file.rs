@@ -76,6 +76,11 @@ pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
 /// # Errors
 /// The operating system's.
 pub fn write_atomic(path: &Path, content: &[u8]) -> io::Result<()> {
+    // A rename would put a file in the place of a device, a pipe or a link.
+    if std::fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
+        let problem = "something other than a regular file is there; give another name";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, problem));
+    }
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", std::process::id()));
     let part = path.with_file_name(name);

@@ -254,11 +254,8 @@ impl Profile {
             }
         }
         for (index, node) in self.nodes.iter().enumerate() {
-            if !(node.us.is_finite() && node.us >= 0.0) {
-                return Err(format!(
-                    "`nodes[{index}].us` is {}; expected a finite time, not negative",
-                    node.us
-                ));
+            if let Some(problem) = Spread::exactly(node.us).problem() {
+                return Err(format!("`nodes[{index}].us`: {problem}"));
             }
         }
         for (index, part) in self.parts.iter().enumerate() {

@@ -196,8 +196,17 @@ fn assert_codecs(part: &PartTime) {
     assert!(part.codecs.iter().all(|codec| codec.time.samples >= 6));
 }
 
+/// One test at a time: what another frees meanwhile would be taken for this one's memory.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 #[test]
 fn heads_are_measured_whole_with_codecs_memory_and_placement() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     kit(folder.path());
     let options = options(Side::Edge, &[1, 2]);
@@ -245,6 +254,7 @@ fn heads_are_measured_whole_with_codecs_memory_and_placement() {
 
 #[test]
 fn tails_are_measured_by_batch_where_rows_can_be_joined() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let mut kit = kit(folder.path());
     kit.seams[0].crossing[1].batch_axis = None;
@@ -259,6 +269,7 @@ fn tails_are_measured_by_batch_where_rows_can_be_joined() {
 
 #[test]
 fn a_tail_that_runs_for_one_row_only_is_measured_for_one() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     kit(folder.path());
     let mut tail = model(false, true);
@@ -276,6 +287,7 @@ fn a_tail_that_runs_for_one_row_only_is_measured_for_one() {
 
 #[test]
 fn an_interrupted_measurement_goes_on_where_it_was() {
+    let _alone = alone();
     let (runtime, _turn) = runtime();
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -324,6 +336,7 @@ fn an_interrupted_measurement_goes_on_where_it_was() {
 
 #[test]
 fn figures_of_other_settings_or_another_kit_are_not_gone_on_from() {
+    let _alone = alone();
     let (runtime, _turn) = runtime();
     let folder = tempfile::tempdir().unwrap();
     let mut kit = kit(folder.path());
@@ -363,6 +376,7 @@ fn figures_of_other_settings_or_another_kit_are_not_gone_on_from() {
 
 #[test]
 fn what_cannot_be_measured_says_why() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let text = |options: &MeasureOptions| measured(path, options).unwrap_err().to_string();

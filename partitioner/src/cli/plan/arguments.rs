@@ -28,7 +28,7 @@ pub(crate) struct Plan {
     #[command(flatten)]
     pub(super) service: Service,
     /// Only write a measuring kit into this folder, to be copied to the machines concerned.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "check", "why_not", "learn"])]
     pub(super) kit: Option<PathBuf>,
     /// Seams that are measured whole; others are figured from them.
     #[arg(long, value_name = "N", default_value_t = 12)]
@@ -80,10 +80,10 @@ pub(crate) struct Machines {
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub(super) cloud_slowdown: f64,
     /// Threads on the device; without it, as many as were fastest.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub(super) device_threads: Option<usize>,
     /// Threads in the service; without it, as many as were fastest.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub(super) cloud_threads: Option<usize>,
     /// The link: 3g, lte, wifi, 5g, ethernet, the file of `seamline-edge probe` (.json), or a trace
     /// (.csv with a column up_mbps, and optionally down_mbps, rtt_ms, loss).
@@ -133,7 +133,7 @@ pub(crate) struct Data {
     #[arg(long, value_name = "DIR")]
     pub(super) calibration: Option<PathBuf>,
     /// Inputs that are used at most.
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(long, value_name = "N", default_value = "64", value_parser = samples)]
     pub(super) samples: usize,
     /// How answers are judged: top1 (agreement with the whole model), accuracy, cosine, cer
     /// (character error), perplexity, max-rel. Without it, what fits the model and the labels.
@@ -182,13 +182,13 @@ impl Data {
 #[command(next_help_heading = "Service")]
 pub(crate) struct Service {
     /// Requests of others that arrive each second.
-    #[arg(long, value_name = "RATE", default_value_t = 0.0)]
+    #[arg(long, value_name = "RATE", default_value_t = 0.0, value_parser = rate)]
     pub(super) arrivals: f64,
     /// Tails that the service runs at the same time.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = count)]
     pub(super) executors: usize,
     /// The most requests that the service joins.
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub(super) max_batch: u64,
 }
 
@@ -262,5 +262,28 @@ fn factor(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(factor) if (1e-3..=1e4).contains(&factor) => Ok(factor),
         _ => Err("expected a factor of 0.001 to 10000, for example 4".into()),
+    }
+}
+
+/// Threads or machines: as many as anybody has.
+fn count(text: &str) -> Result<usize, String> {
+    within(text, 1024)
+}
+
+fn samples(text: &str) -> Result<usize, String> {
+    within(text, 1_000_000)
+}
+
+fn within(text: &str, most: usize) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(count) if (1..=most).contains(&count) => Ok(count),
+        _ => Err(format!("expected 1 to {most}")),
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if (0.0..=1e9).contains(&rate) => Ok(rate),
+        _ => Err("expected requests a second, 0 to 1e9".into()),
     }
 }

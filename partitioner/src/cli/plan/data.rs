@@ -19,7 +19,6 @@ impl Data {
         let Some(folder) = &self.calibration else {
             return Ok(None);
         };
-        anyhow::ensure!(self.samples > 0, "--samples is 0; expected 1 or more");
         let options = CalibrationOptions {
             samples: self.samples,
             seed: plan.seed,

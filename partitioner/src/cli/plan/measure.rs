@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use anyhow::Context;
+use seamline_partitioner::Model;
 use seamline_partitioner::plan::{self, Calibration, MeasuredRun, TrialOptions, Weighing, try_out};
-use seamline_plan::{Bundle, Costs, CutOption, Load};
+use seamline_plan::{Bundle, Costs, CutOption, Load, Manifest};
 
 use super::data::samples;
 use super::{Made, Plan, Planning};
@@ -64,10 +65,31 @@ impl Made {
     }
 }
 
+/// Refuses a bundle of another model.
+pub(super) fn check_model(root: &Path, manifest: &Manifest, model: &Model) -> anyhow::Result<()> {
+    let own = &manifest.model;
+    anyhow::ensure!(
+        own.graph_hash == model.hash,
+        "{} is a bundle of model {} ({}), and this is {} ({}); give the model that it was cut from, \
+         with the same --image",
+        root.display(),
+        own.name,
+        own.graph_hash.short(),
+        model.name,
+        model.hash.short()
+    );
+    Ok(())
+}
+
 /// How much longer device and service take than `weighing` says, by the costs of the bundle in
 /// `root`, which a device that ran it has learnt.
-pub(super) fn learnt(root: &Path, weighing: &Weighing) -> anyhow::Result<(f64, f64)> {
+pub(super) fn learnt(
+    root: &Path,
+    model: &Model,
+    weighing: &Weighing,
+) -> anyhow::Result<(f64, f64)> {
     let (manifest, fingerprint) = Bundle::read_manifest(root)?;
+    check_model(root, &manifest, model)?;
     let costs = Costs::read(root, &manifest, fingerprint)?
         .with_context(|| format!("{} has no costs.json to learn from", root.display()))?;
     Ok(plan::corrections(

@@ -74,12 +74,12 @@ impl Plan {
         let data = self.data.read(&self, &planning.model)?;
         let mut made = self.plan(&planning, data.as_ref(), machine)?;
         if let Some(bundle) = &self.learn {
-            let factors = measure::learnt(bundle, &made.weighing)?;
+            let factors = measure::learnt(bundle, &planning.model, &made.weighing)?;
             profiles::learn(&self, &planning, machine, factors)?;
             made = self.plan(&planning, data.as_ref(), machine)?;
         }
         if let Some(old) = &self.check {
-            return old::check(old, &made.weighing, made.chosen, self.margin, machine);
+            return old::check(old, &planning.model, &made, self.margin, machine);
         }
         if let Some(asked) = &self.why_not {
             return old::answer(&made.record, asked, machine);

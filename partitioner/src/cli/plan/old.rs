@@ -4,9 +4,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use seamline_partitioner::plan::{self, PLAN_FILE, PlanRecord, Weighing};
+use seamline_partitioner::Model;
+use seamline_partitioner::plan::{self, PLAN_FILE, PlanRecord};
 use seamline_plan::{Bundle, Costs};
 
+use super::Made;
+use super::measure::check_model;
 use crate::cli::Machine;
 
 /// `seamline plan X.seam --why-not SEAM`.
@@ -48,19 +51,21 @@ pub(super) fn answer(
 /// `seamline plan MODEL --check OLD.seam`.
 pub(super) fn check(
     old: &Path,
-    weighing: &Weighing,
-    chosen: usize,
+    model: &Model,
+    made: &Made,
     margin: f64,
     machine: &Machine,
 ) -> anyhow::Result<ExitCode> {
     let (manifest, fingerprint) = Bundle::read_manifest(old)?;
+    check_model(old, &manifest, model)?;
     let costs = Costs::read(old, &manifest, fingerprint)?.with_context(|| {
         format!(
             "{} has no costs.json: it was made by `seamline split`; plan it with `seamline plan`",
             old.display()
         )
     })?;
-    let best = &weighing.candidates[chosen].candidate;
+    let weighing = &made.weighing;
+    let best = &weighing.candidates[made.chosen].candidate;
     let old_choice = costs.options.first();
     let own = old_choice
         .and_then(|option| plan::find(&manifest, option, &weighing.candidates))
