@@ -571,8 +571,10 @@ async fn a_client_finds_a_service_that_came_back() {
     let place = Place::new();
     let mut whole = Whole::new("ocr-cls");
     let bundle = place.cut_in_the_middle(&whole.model);
-    let service = place.serve(|_| {}).await;
-    let address = service.addr;
+    // Of a port that the system hands out another test's socket may take hold in between.
+    let port = 20_000 + u16::try_from(std::process::id() % 10_000).unwrap();
+    let address = ([127, 0, 0, 1], port).into();
+    let service = place.serve(|config| config.listen = address).await;
     let client = service.client(&bundle).build().await.unwrap();
     let mut ask = async |client: &Client, seed: u64| {
         let inputs = draw(&whole.model, seed);
