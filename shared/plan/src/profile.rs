@@ -360,7 +360,7 @@ mod tests {
         for _ in 0..20_000 {
             bits = bits.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             // A mantissa at random, between 2^-64 and 2^64.
-            let us = f64::from_bits((959 + bits % 128) << 52 | bits >> 12);
+            let us = f64::from_bits(((959 + bits % 128) << 52) | (bits >> 12));
             let text = serde_json::to_string(&us).unwrap();
             let read: f64 = serde_json::from_str(&text).unwrap();
             assert_eq!(read.to_bits(), us.to_bits(), "{text}");
