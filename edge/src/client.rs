@@ -230,7 +230,7 @@ impl Client {
                 let head = self.run_head(&aside, inputs, None)?;
                 let cuts = &self.manifest().cuts;
                 let (from, cut) = (&cuts[aside.cut], &cuts[choice.cut]);
-                let codec = |crossing: &Crossing| choose_codec(&choice, crossing);
+                let codec = |crossing: &Crossing| crossing.codec(choice.codec.as_deref()).clone();
                 let encoded = self.inner.device.run_on(from, &head, cut, codec)?;
                 let probe = Probe {
                     encoded: head,
@@ -339,7 +339,7 @@ impl Client {
         state: Option<&DeviceState>,
     ) -> Result<Encoded, Error> {
         let cut = &self.manifest().cuts[choice.cut];
-        let codec = |crossing: &Crossing| choose_codec(choice, crossing);
+        let codec = |crossing: &Crossing| crossing.codec(choice.codec.as_deref()).clone();
         self.inner.device.run_head(cut, inputs, state, codec)
     }
 
@@ -504,16 +504,4 @@ impl Client {
         }
         result
     }
-}
-
-fn choose_codec(choice: &Choice, crossing: &Crossing) -> CodecSpec {
-    let named = choice
-        .codec
-        .as_deref()
-        .and_then(|name| crossing.codecs.iter().find(|codec| codec.name() == name));
-    // A valid manifest has at least one codec for each value.
-    named
-        .or(crossing.codecs.first())
-        .cloned()
-        .unwrap_or(CodecSpec::Raw)
 }

@@ -89,13 +89,8 @@ pub struct VerifyOptions {
 
 impl VerifyOptions {
     /// The codec that `crossing` is verified with.
-    pub fn codec_of<'a>(&self, crossing: &'a Crossing) -> Option<&'a CodecSpec> {
-        let asked = self.codec.as_deref();
-        let named = crossing
-            .codecs
-            .iter()
-            .find(|codec| asked == Some(codec.name()));
-        named.or(crossing.codecs.first())
+    pub fn codec_of<'a>(&self, crossing: &'a Crossing) -> &'a CodecSpec {
+        crossing.codec(self.codec.as_deref())
     }
 }
 
@@ -185,9 +180,7 @@ impl Halves {
                 cut: cut.id.clone(),
                 name: name.clone(),
             })?;
-            let Some(spec) = options.codec_of(crossing) else {
-                continue;
-            };
+            let spec = options.codec_of(crossing);
             let passed = codec::encode_bytes(spec, tensor)
                 .and_then(|bytes| codec::decode(spec, tensor.dtype(), tensor.shape(), &bytes))
                 .map_err(|error| VerifyError::Codec {

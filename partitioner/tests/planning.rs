@@ -109,14 +109,21 @@ fn scenario<'p>(device: &'p Profile, cloud: &'p Profile, link: &str) -> Scenario
 }
 
 fn decide(model: &Model, scenario: &Scenario<'_>) -> (Weighing, Result<usize, String>) {
-    let findings = Findings::default();
-    let mut weighing = weigh(model, scenario, &findings).unwrap();
+    decide_by(model, scenario, &Findings::default())
+}
+
+fn decide_by(
+    model: &Model,
+    scenario: &Scenario<'_>,
+    findings: &Findings,
+) -> (Weighing, Result<usize, String>) {
+    let mut weighing = weigh(model, scenario, findings).unwrap();
     let Weighing {
         places, candidates, ..
     } = &mut weighing;
-    apply(&scenario.constraints, &findings, places, candidates);
-    mark_pareto(&findings, candidates);
-    let chosen = best(&scenario.constraints, &findings, candidates);
+    apply(&scenario.constraints, findings, places, candidates);
+    mark_pareto(findings, candidates);
+    let chosen = best(&scenario.constraints, findings, candidates);
     (weighing, chosen.map_err(|error| error.to_string()))
 }
 
@@ -192,11 +199,8 @@ fn case_12_the_plan_follows_measured_times_and_not_bit_widths() {
     findings.add(vec!["v1".into()], vec![codec("raw"), codec("int8")]);
     let chosen = |device: &Profile| {
         let scenario = scenario(device, &cloud, "wifi");
-        let mut weighing = weigh(&model, &scenario, &findings).unwrap();
-        let (places, candidates) = (&weighing.places, &mut weighing.candidates);
-        apply(&scenario.constraints, &findings, places, candidates);
-        let best = best(&scenario.constraints, &findings, candidates).unwrap();
-        candidates[best].candidate.id.clone()
+        let (weighing, chosen) = decide_by(&model, &scenario, &findings);
+        weighing.candidates[chosen.unwrap()].candidate.id.clone()
     };
     assert!(
         chosen(&device).ends_with("/int8"),

@@ -88,8 +88,7 @@ fn candidate(index: u16, cut: &Cut, rows: u64, name: &str) -> Option<Candidate> 
     let mut tensors = Vec::new();
     let mut payloads = Vec::new();
     for crossing in &cut.crossing {
-        let named = crossing.codecs.iter().find(|codec| codec.name() == name);
-        let spec = named.or(crossing.codecs.first())?;
+        let spec = crossing.codec(Some(name));
         let tensor = zeros(crossing, rows)?;
         let payload = codec::encode_bytes(spec, &tensor).ok()?;
         tensors.push(TensorHeader {

@@ -295,7 +295,7 @@ fn is_lossless(manifest: &Manifest, options: &VerifyOptions) -> bool {
         .filter(|cut| options.cut.as_ref().is_none_or(|id| *id == cut.id));
     let mut codecs = cuts
         .flat_map(|cut| &cut.crossing)
-        .filter_map(|value| options.codec_of(value));
+        .map(|value| options.codec_of(value));
     codecs.all(|codec| codec.is_lossless())
 }
 

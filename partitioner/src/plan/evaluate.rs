@@ -287,7 +287,7 @@ impl<'a> Trial<'a> {
             name: name.to_owned(),
             specs: crossing
                 .iter()
-                .map(|crossing| codec_of(name, crossing))
+                .map(|crossing| crossing.codec(Some(name)).clone())
                 .collect(),
             tally: metric.tally(),
             up_bytes: 0,
@@ -319,15 +319,4 @@ impl<'a> Trial<'a> {
             down_bytes: self.down_bytes.div_ceil(requests),
         }
     }
-}
-
-/// The codec `name` where the value takes it, or else the value's default.
-pub(super) fn codec_of(name: &str, crossing: &Crossing) -> CodecSpec {
-    let is_named = |spec: &&CodecSpec| spec.to_string() == name || spec.name() == name;
-    let spec = crossing
-        .codecs
-        .iter()
-        .find(is_named)
-        .or(crossing.codecs.first());
-    spec.cloned().unwrap_or(CodecSpec::Raw)
 }

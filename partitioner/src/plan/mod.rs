@@ -38,7 +38,7 @@ pub use leakage::{
 };
 pub use link_file::{LinkError, read_link};
 pub use metric::{Answer, Figure, Metric, MetricChoice, MetricError, MetricName, Tally};
-pub use places::{NodeCosts, Place, codec_of, places};
+pub use places::{NodeCosts, Place, places};
 pub use reason::{figure, milliseconds, reasons, why_not};
 pub use record::{
     AttackRecord, Candidate, Constraints, Leakage, MachineRecord, MeasuredRun, MetricRecord,

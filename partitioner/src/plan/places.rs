@@ -75,31 +75,25 @@ impl Place {
     pub fn is_lossless(&self, name: &str) -> bool {
         self.crossing
             .iter()
-            .all(|crossing| codec_of(crossing, name).is_lossless())
+            .all(|crossing| crossing.codec(Some(name)).is_lossless())
     }
 
     /// Whether this build can encode every value here by the codec called `name`.
     pub fn can_encode(&self, name: &str) -> bool {
         self.crossing
             .iter()
-            .all(|crossing| seamline_codec::can_encode(codec_of(crossing, name)))
+            .all(|crossing| seamline_codec::can_encode(crossing.codec(Some(name))))
     }
 
     /// Payload bytes with the codec called `name`, where sizes alone tell.
     pub fn encoded_bytes(&self, name: &str) -> Option<u64> {
         self.crossing.iter().try_fold(0u64, |sum, crossing| {
-            let codec = codec_of(crossing, name);
+            let codec = crossing.codec(Some(name));
             let bytes =
                 seamline_codec::expected_len(codec, crossing.spec.dtype, &crossing.reference)?;
             sum.checked_add(bytes)
         })
     }
-}
-
-/// The codec called `name` of a value, or its first.
-pub fn codec_of<'a>(crossing: &'a Crossing, name: &str) -> &'a CodecSpec {
-    let named = crossing.codecs.iter().find(|codec| codec.name() == name);
-    named.or(crossing.codecs.first()).unwrap_or(&CodecSpec::Raw)
 }
 
 /// Every place of `model`, by rising depth, the input first and the output last. The cheapest

@@ -11,7 +11,7 @@ use seamline_plan::{CodecSpec, Crossing, Tensor};
 use thiserror::Error;
 
 use super::calibration::Sample;
-use super::evaluate::{EvaluateError, codec_of, failed};
+use super::evaluate::{EvaluateError, failed};
 use super::metric::Answer;
 use crate::contract::{INPUT_CUT, crossing};
 use crate::cut::{CutError, stages};
@@ -139,7 +139,7 @@ impl SeamSessions {
     pub fn codecs(&self, name: &str) -> Vec<CodecSpec> {
         self.crossing
             .iter()
-            .map(|crossing| codec_of(name, crossing))
+            .map(|crossing| crossing.codec(Some(name)).clone())
             .collect()
     }
 

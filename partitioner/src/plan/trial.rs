@@ -12,8 +12,6 @@ use seamline_plan::{
 };
 use thiserror::Error;
 
-use super::places::codec_of;
-
 /// A bundle that does not run.
 #[derive(Debug, Error)]
 pub enum TrialError {
@@ -238,7 +236,7 @@ fn encode<'a>(
             cut: cut.id.clone(),
             name: name.clone(),
         })?;
-        let spec = codec_of(crossing, option.codec.as_deref().unwrap_or_default());
+        let spec = crossing.codec(option.codec.as_deref());
         let mut bytes = Vec::new();
         codec::encode(spec, tensor, &mut bytes)
             .map_err(|error| codec_error(cut, crossing, error))?;
@@ -253,7 +251,7 @@ fn decode(
     payloads: &[Payload<'_>],
 ) -> Result<BTreeMap<String, Tensor>, TrialError> {
     let tensors = payloads.iter().map(|(crossing, tensor, bytes)| {
-        let spec = codec_of(crossing, option.codec.as_deref().unwrap_or_default());
+        let spec = crossing.codec(option.codec.as_deref());
         let decoded = codec::decode(spec, tensor.dtype(), tensor.shape(), bytes)
             .map_err(|error| codec_error(cut, crossing, error))?;
         Ok((crossing.spec.name.clone(), decoded))

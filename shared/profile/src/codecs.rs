@@ -31,7 +31,7 @@ pub(crate) fn codecs(
         let specs: Vec<CodecSpec> = seam
             .crossing
             .iter()
-            .map(|crossing| spec(crossing, name))
+            .map(|crossing| crossing.codec(Some(name)).clone())
             .collect();
         match one(seam, &specs, rows, side, effort) {
             Ok(times) => found.push(CodecTimes {
@@ -62,15 +62,6 @@ fn names(crossing: &[Crossing]) -> Vec<&'static str> {
         }
     }
     names
-}
-
-/// What `name` means for one value.
-fn spec(crossing: &Crossing, name: &str) -> CodecSpec {
-    let named = crossing.codecs.iter().find(|codec| codec.name() == name);
-    named
-        .or(crossing.codecs.first())
-        .cloned()
-        .unwrap_or(CodecSpec::Raw)
 }
 
 /// A value that its codec does not take.
