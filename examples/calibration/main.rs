@@ -26,9 +26,16 @@ fn main() -> anyhow::Result<()> {
         count,
     } = Arguments::parse();
     calibration(&model, &folder, count)?;
-    let image = image_argument(&model).map_or_else(String::new, |text| format!(" --image {text}"));
+    let mut options =
+        image_argument(&model).map_or_else(String::new, |text| format!(" --image {text}"));
+    // What the recurrent nets need beside their requests.
+    options += match model.as_str() {
+        "vad-if" => " --shape sequence=576 --state state=stateN",
+        "vad-seq" => " --state h=hn --state c=cn",
+        _ => "",
+    };
     println!(
-        "{}: {count} requests\n\nnext: seamline plan {model}.onnx{image} --calibration {} (`seamline zoo get {model}` fetches the model)",
+        "{}: {count} requests\n\nnext: seamline plan {model}.onnx{options} --calibration {} (`seamline zoo get {model}` fetches the model)",
         folder.display(),
         folder.display()
     );
